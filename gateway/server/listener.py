@@ -170,7 +170,8 @@ class Listener:
         response.headers["Server"] = SERVER
         is_in = response.status_code == HTTPStatus.SWITCHING_PROTOCOLS
         refusal = None if is_in else upgrades.reason_of(response)
-        response.headers.update(naming_headers(request.path.partition("?")[0], websocket.session_id, refusal))
+        path = request.path.partition("?")[0]
+        response.headers.update(naming_headers(path, websocket.session_id, refusal, headers=request.headers))
         return response
 
     def _refuse(self, websocket: BoundedSocket, request: Request) -> Response | None:
@@ -185,7 +186,7 @@ class Listener:
         if response is None:
             websocket.owner = self._owner_of(websocket.transport, request.headers.get_all("X-Forwarded-For"), key)
             excess = self._door.admit(websocket.transport, websocket.owner)
-            response = None if excess is None else upgrades.too_many_sockets(excess)
+            response = None if excess is None else upgrades.too_many_sockets(request, excess)
         if response is not None:
             self._meters.note_refused_upgrade(response.status_code)
             self._warn("a socket is refused", status=response.status_code, reason=upgrades.reason_of(response))

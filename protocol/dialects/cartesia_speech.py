@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Final
 
 import orjson
 from msgspec import Struct
@@ -18,6 +19,13 @@ from voicegate.protocol.dialects.format_names import cartesia_format
 from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, RequestViolation, decode
 from voicegate.protocol.formats import NATIVE_RATE_HZ
 from voicegate.protocol.messages import AlignmentItem, Done
+
+_ERROR_NAMES: Final = {
+    "unknown_voice": "voice_not_found",
+    "unknown_model": "model_not_found",
+    "too_many_contexts": "concurrency_limited",
+    "overloaded": "concurrency_limited",
+}
 
 
 class _Voice(Struct, frozen=True):
@@ -102,7 +110,7 @@ def error_body(problem: Problem, status: HTTPStatus, request_id: str) -> dict[st
     return {
         "type": "error",
         "status_code": status.value,
-        "error_code": problem.code.value,
+        "error_code": problem.name_of(_ERROR_NAMES),
         "title": status.phrase,
         "message": problem.message,
         "error": f"{status.phrase}: {problem.message}",  # where versions up to 2025-04-16 have it

@@ -12,6 +12,13 @@ from voicegate.protocol.dialects.reading import convert
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
 _DEFAULT_ENCODING: Final = "mp3"
+_ERROR_NAMES: Final = {
+    "unauthorized": "INVALID_AUTH",
+    "bad_message": "Bad Request",
+    "unsupported_format": "UNSUPPORTED_AUDIO_FORMAT",
+    "rate_limited": "TOO_MANY_REQUESTS",
+    "too_many_contexts": "TOO_MANY_REQUESTS",
+}
 
 
 class _Body(Struct, frozen=True):
@@ -44,4 +51,4 @@ class DeepgramSpeak:
         return OneShot(text=asked.text, output=output, framing=PlainAudio(output), voice=how.model, speed=how.speed)
 
     def error_body(self, problem: Problem, _status: HTTPStatus, request_id: str) -> object:
-        return {"err_code": problem.code.value, "err_msg": problem.message, "request_id": request_id}
+        return {"err_code": problem.name_of(_ERROR_NAMES), "err_msg": problem.message, "request_id": request_id}

@@ -15,6 +15,13 @@ from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import AlignmentItem, Done
 
 _DEFAULT_FORMAT: Final = "mp3_44100_128"
+_ERROR_NAMES: Final = {
+    "unauthorized": "invalid_api_key",
+    "unknown_voice": "voice_not_found",
+    "unknown_model": "model_not_found",
+    "too_many_contexts": "too_many_concurrent_requests",
+    "overloaded": "system_busy",
+}
 
 
 class _VoiceSettings(Struct, frozen=True):
@@ -166,5 +173,6 @@ class ElevenLabsSpeech:
 
     def error_body(self, problem: Problem, status: HTTPStatus, request_id: str) -> object:
         kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request"
-        detail = {"type": kind, "status": problem.code.value, "message": problem.message, "request_id": request_id}
+        name = problem.name_of(_ERROR_NAMES)
+        detail = {"type": kind, "status": name, "message": problem.message, "request_id": request_id}
         return {"detail": detail}

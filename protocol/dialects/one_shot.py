@@ -35,6 +35,12 @@ class Problem:
     message: str
     retry_after_ms: int | None = None
     field: str | None = None  # of the request, where one is to blame
+    own_name: str | None = None  # of what `ErrorCode` has no code for
+
+    def name_of(self, vendors_names: Mapping[str, str]) -> str:
+        """As the vendor calls it, where it has a name for it."""
+        name = self.code.value if self.own_name is None else self.own_name
+        return vendors_names.get(name, name)
 
     @property
     def status(self) -> HTTPStatus:

@@ -16,6 +16,12 @@ from voicegate.protocol.messages import AlignmentItem, Done, Pronunciations
 
 # Of the names that its clients know: whatever they ask for, the model that is loaded speaks.
 MODEL_NAMES: Final = ("gpt-4o-mini-tts", "tts-1", "tts-1-hd")
+_ERROR_NAMES: Final = {
+    "unauthorized": "invalid_api_key",
+    "rate_limited": "rate_limit_exceeded",
+    "too_many_contexts": "rate_limit_exceeded",
+    "unknown_model": "model_not_found",
+}
 # Of speech, as this family of models counts; usage is told in tokens.
 _TOKEN_MS: Final = 40
 
@@ -109,7 +115,7 @@ def error_body(problem: Problem, status: HTTPStatus) -> dict[str, object]:
         kind = "rate_limit_error"
     else:
         kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    code = problem.code.value
+    code = problem.name_of(_ERROR_NAMES)
     return {"error": {"message": problem.message, "type": kind, "param": problem.field, "code": code}}
 
 

@@ -104,19 +104,20 @@ async def test_without_a_good_key_there_is_no_socket(key_file: Path, headers: di
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        (SINGLE, lambda body: body["detail"]["status"]),
-        ("/v1/text-to-speech/hum/multi-stream-input", lambda body: body["detail"]["status"]),
-        ("/tts/websocket", lambda body: body["error_code"]),
-        ("/v1/speak", lambda body: body["err_code"]),
-        ("/v1/audio/speech/stream", lambda body: body["error"]["code"]),
-        ("/api/tts_streaming", lambda body: body["error"]["code"]),
+        (SINGLE, lambda body: body["detail"]["status"] == "invalid_api_key"),
+        ("/v1/text-to-speech/hum/multi-stream-input", lambda body: body["detail"]["status"] == "invalid_api_key"),
+        ("/tts/websocket", lambda body: body["error_code"] == "unauthorized"),
+        ("/v1/speak", lambda body: body["err_code"] == "INVALID_AUTH"),
+        ("/v1/audio/speech/stream", lambda body: body["error"]["code"] == "invalid_api_key"),
+        ("/api/tts_streaming", lambda body: body["error"]["code"] == "unauthorized"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
 async def test_each_vendors_client_is_told_in_its_form(key_file: Path, path: str, told: Any) -> None:
     async with serving(api_keys_file=key_file) as served:
         response = (await refusal(at(served.url, path))).response
-        assert (response.status_code, told(json.loads(response.body))) == (401, "unauthorized")
+        assert response.status_code == 401
+        assert told(json.loads(response.body)), response.body
         async with connect(at(served.url, path), additional_headers=BEARER):
             pass
 
@@ -164,19 +165,11 @@ async def test_a_key_has_its_limits(key_file: Path) -> None:
 
 async def test_probes_and_the_page_ask_for_no_key(key_file: Path) -> None:
     async with serving(api_keys_file=key_file) as served:
-        for path in ("/healthz", "/readyz", "/", "/openapi.json", "/player/player.js"):
+        for path in ("/healthz", "/readyz", "/", "/openapi.json", "/player/player.js", "/healthz/", "//healthz"):
             assert (await get(served.url, path))[0] == 200, path
-        for path in (
-            "/v1/voices",
-            "/v1/models",
-            "/v1/capacity",
-            "/v1/voices/hum",
-            "/nothing",
-            "/healthz/",
-            "//healthz",
-        ):
-            status, headers, body = await get(served.url, path)
-            assert (status, "Bearer" in headers["WWW-Authenticate"], "unauthorized" in body) == (401, True, True), path
+        for path in ("/v1/voices", "/v1/models", "/v1/capacity", "/v1/voices/hum", "/nothing", "//v1/voices/"):
+            status, headers, _ = await get(served.url, path)
+            assert (status, "Bearer" in headers["WWW-Authenticate"]) == (401, True), path
         known = f"GET /v1/voices HTTP/1.1\r\nHost: localhost\r\nxi-api-key: {SECRET}\r\n\r\n"
         assert (await exchange(served.url, known))[0] == 200
         assert (await get(served.url, "/v1/voices", "OPTIONS"))[0] == 200  # a browser asks before it sends a key
@@ -185,11 +178,11 @@ async def test_probes_and_the_page_ask_for_no_key(key_file: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        (SPEECH, lambda body: body["error"]["code"]),
-        ("/v1/text-to-speech/hum", lambda body: body["detail"]["status"]),
-        ("/tts/bytes", lambda body: body["error_code"]),
-        ("/v1/speak", lambda body: body["err_code"]),
-        ("/v1/voices", lambda body: body["error"]["code"]),
+        (SPEECH, lambda body: body["error"]["code"] == "invalid_api_key"),
+        ("/v1/text-to-speech/hum", lambda body: body["detail"]["status"] == "invalid_api_key"),
+        ("/tts/bytes", lambda body: body["error_code"] == "unauthorized"),
+        ("/v1/speak", lambda body: body["err_code"] == "INVALID_AUTH"),
+        ("/v1/voices", lambda body: body["error"]["code"] == "unauthorized"),
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
@@ -198,7 +191,7 @@ async def test_a_request_without_a_good_key(key_file: Path, path: str, told: Any
         assert b'"detail"' in (await post(served.url, "/v1/voices", ASKED, "xi-api-key: wrong"))[2]
         for headers in ((), ("Authorization: Bearer wrong",)):
             status, _, body = await post(served.url, path, ASKED, *headers)
-            assert (status, told(orjson.loads(body))) == (401, "unauthorized")
+            assert (status, told(orjson.loads(body))) == (401, True)
         assert served.engine.requests == []
 
 

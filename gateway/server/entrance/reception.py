@@ -23,6 +23,10 @@ _MAX_HEAD_LINES: Final = 130  # the last one, which is blank, included: the WebS
 _TOO_LARGE: Final = f"the head of a request has at most {MAX_HEAD_BYTES} bytes and {_MAX_HEAD_LINES} lines"
 NO_REQUEST: Final = "this is no request in HTTP/1.1"
 _WHOLE_URL: Final = re.compile(rb"([A-Za-z]+ )https?://[^/?#\s]+(/?)", re.IGNORECASE)
+# Of the path alone: a base URL may end with a slash, and a path be put behind it with another.
+_PATH: Final = re.compile(rb"([A-Za-z]+ )(/[^?#\s]*)")
+_SLASHES: Final = re.compile(rb"/{2,}")
+_LAST_SLASH: Final = re.compile(rb"(?<=[^/])/$")
 _HEAD_ENDS: Final = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
 
 
@@ -92,9 +96,19 @@ def _num_lines(head: bytearray) -> int | None:
 
 
 def in_origin_form(head: bytes) -> bytes:
-    """A request may ask for a whole URL, as through a proxy (RFC 9112 section 3.2.2): for its path, then."""
+    """A request may ask for a whole URL, as through a proxy (RFC 9112 section 3.2.2): for its path, then.
+
+    And a path's slashes are one, and none at its end.
+    """
     asked = _WHOLE_URL.match(head)
-    return head if asked is None else asked[1] + b"/" + head[asked.end() :]
+    if asked is not None:
+        head = asked[1] + b"/" + head[asked.end() :]
+    path = _PATH.match(head)
+    return head if path is None else path[1] + _one_slash(path[2]) + head[path.end() :]
+
+
+def _one_slash(path: bytes) -> bytes:
+    return _LAST_SLASH.sub(b"", _SLASHES.sub(b"/", path))
 
 
 def asked_in(head: bytes) -> Asked | None:

@@ -91,13 +91,14 @@ class Answer:
             "content-type": self._shot.framing.content_type,
             "cache-control": "no-store",
             "x-accel-buffering": "no",  # of a proxy, that it is to pass on what comes as it comes
-            "x-request-id": self.conversation.session_id,
             "x-sample-rate": str(self._shot.output.rate_hz),
             "x-voice": opening.voice or "",
             "character-cost": str(len(self._shot.text)),
             "dg-char-count": str(len(self._shot.text)),  # Deepgram's name for it
             **self._vendor_headers,
         }
+        voice = headers["x-voice"]
+        headers |= {"dg-model-name": voice, "dg-model-uuid": voice}  # there a model is a voice
         return [(name.encode(), value.encode("utf-8")) for name, value in headers.items()]
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from voicegate.gateway.server.http.gatekeeper import OPEN_PATHS, Gatekeeper, methods_at
 from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
-from voicegate.gateway.server.http.pages import KNOWN, Pages, json, missing, no_handshake, text
+from voicegate.gateway.server.http.pages import KNOWN, Pages, json, missing, no_handshake
 from voicegate.gateway.server.http.requests import speech_routes
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.tokens import Tokens
@@ -38,7 +38,7 @@ def build_app(stage: Stage) -> ASGIApp:
                 allowed = methods_at(path, routes)
                 return missing(request, HTTPStatus.METHOD_NOT_ALLOWED, f"only {allowed} here", Allow=allowed)
             case code:
-                return text(HTTPStatus(code), error.detail)
+                return missing(request, HTTPStatus(code), error.detail)
 
     routes = [
         *Pages(stage.status, stage.services.engine.stats).routes,

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,7 +19,7 @@ from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.entrance.unreadable import SERVER
 from voicegate.gateway.server.http import pages_static
-from voicegate.gateway.server.http.pages import json, text
+from voicegate.gateway.server.http.pages import json, missing, text
 from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, naming_headers, unauthorized_body
 from voicegate.gateway.server.http.visitor import note_key
 from voicegate.gateway.server.metrics.meters import Meters
@@ -64,26 +64,29 @@ class Gatekeeper:
                 self._meters.note_response(message["status"])
                 ours = MutableHeaders(scope=message)
                 ours.update({"Date": formatdate(usegmt=True), "Server": SERVER, "Connection": "close"})
+                ours.update(naming_headers(scope["path"], scope["state"]["request_id"], headers=headers))
                 for name, value in self._sites.cors_headers(origins, hosts).items():
                     ours.add_vary_header(value) if name == "Vary" else ours.update({name: value})
             await _send_piece_by_piece(send, message)
 
-        answer = self._answer(scope, headers, origins, hosts)
+        answer = self._answer(Request(scope), headers, origins, hosts)
         with suppress(ClientDisconnect):  # in mid-body: nobody waits for an answer
             await (self._app if answer is None else answer)(scope, receive, send_with_headers)
 
-    def _answer(self, scope: Scope, headers: Headers, origins: list[str], hosts: list[str]) -> Response | None:
+    def _answer(self, request: Request, headers: Headers, origins: list[str], hosts: list[str]) -> Response | None:
         """To what does not reach the app."""
-        method = scope["method"]
+        method, path = request.method, request.scope["path"]
         if method == "OPTIONS":
-            return self._options(scope["path"], headers)
+            return self._options(path, headers)
         if method in _READING:
             if headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers:
-                return text(HTTPStatus.BAD_REQUEST, f"{method} takes no body")
-            refusal = None if scope["path"] in _PROBES else self._sites.refusal_to_read(origins, hosts)
+                return missing(request, HTTPStatus.BAD_REQUEST, f"{method} takes no body")
+            refusal = None if path in _PROBES else self._sites.refusal_to_read(origins, hosts)
         else:  # a browser sends simple POSTs of any page without asking first
             refusal = self._sites.refusal(origins, hosts)
-        return self._unauthorized(scope, headers) if refusal is None else text(HTTPStatus.FORBIDDEN, refusal)
+        if refusal is not None:
+            return missing(request, HTTPStatus.FORBIDDEN, refusal)
+        return self._unauthorized(request.scope, headers)
 
     def _unauthorized(self, scope: Scope, headers: Headers) -> Response | None:
         path = scope["path"]
@@ -98,8 +101,9 @@ class Gatekeeper:
                 "a request without a good key is refused", path=path[:_SHOWN_CHARS], tag=caller.tag, session=request_id
             )
             body = unauthorized_body(path, str(refusal), request_id, headers)
-            response = json(body, HTTPStatus.UNAUTHORIZED, X_Request_Id=request_id)
-            response.headers.update(UNAUTHORIZED_HEADERS | naming_headers(path, request_id, str(refusal)))
+            response = json(body, HTTPStatus.UNAUTHORIZED)
+            named = naming_headers(path, request_id, str(refusal), headers=headers)
+            response.headers.update(UNAUTHORIZED_HEADERS | named)
             return response
         if key is not None:
             note_key(scope, key)

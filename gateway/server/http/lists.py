@@ -1,5 +1,6 @@
 """What there is to choose from, in the forms in which clients of other vendors ask for it."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
@@ -75,9 +76,14 @@ def _models(info: EngineInfo, request: Request) -> Response:
 
 def _model(info: EngineInfo, request: Request) -> Response:
     name = request.path_params["model"]
-    if name not in _names(info):
-        return problem(request, HTTPStatus.NOT_FOUND, "unknown_model", f"no model {name[:80]!r}; there is {info.model}")
-    return json(_described(name))
+    if vendor_by_headers(request.headers) is DeepgramSpeak:
+        voice = next((voice for voice in info.voices if voice.name == name), None)
+        if voice is not None:
+            return json(_deepgram_model(voice, info))
+    elif name in _names(info):
+        return json(_described(name))
+    line = f"no model {name[:80]!r}; there is {info.model}"
+    return problem(request, HTTPStatus.NOT_FOUND, "unknown_model", line, field="model")
 
 
 def _described(name: str) -> dict[str, object]:
@@ -140,12 +146,28 @@ def _settings(info: EngineInfo, request: Request) -> Response:
 
 
 def _cartesia_voices(info: EngineInfo, request: Request) -> Response:
-    """All in one page. A client asks for what comes behind its last one, or before its first."""
-    names = [voice.name for voice in info.voices]
-    after, before = request.query_params.get("starting_after", ""), request.query_params.get("ending_before", "")
+    """A page behind its last one, or before its first: of `limit`, or of all."""
+    asked = request.query_params
+    found = voices_with(asked.get("q", ""), info)
+    names = [voice.name for voice in found]
+    after, before = asked.get("starting_after", ""), asked.get("ending_before", "")
     first = names.index(after) + 1 if after in names else 0
     end = names.index(before) if before in names else len(names)
-    return json({"data": [_as_cartesia(voice, info) for voice in info.voices[first:end]], "has_more": False})
+    num_voices = page_size(request, "limit")
+    page = found[first:end][-num_voices:] if before else found[first:end][:num_voices]
+    return json({"data": [_as_cartesia(voice, info) for voice in page], "has_more": end - first > len(page)})
+
+
+def voices_with(words: str, info: EngineInfo) -> list[VoiceInfo]:
+    """Those whose name or description has them."""
+    sought = words.lower()
+    return [voice for voice in info.voices if sought in f"{voice.name} {voice.description}".lower()]
+
+
+def page_size(request: Request, name: str) -> int:
+    """How many are asked for by this parameter; all, where it is not there or no count."""
+    asked = request.query_params.get(name, "")
+    return max(1, int(asked)) if asked.isdecimal() else sys.maxsize
 
 
 def _cartesia_voice(info: EngineInfo, request: Request) -> Response:

@@ -14,7 +14,7 @@ from voicegate import __version__
 from voicegate.engine.interface import EngineStats
 from voicegate.gateway.server.http import pages_static
 from voicegate.gateway.server.http.pages_static import StaticFile
-from voicegate.gateway.server.http.vendors import VENDORS, problem_body, vendor_by_headers
+from voicegate.gateway.server.http.vendors import VENDORS, problem_body, vendor_of
 from voicegate.gateway.server.http.visitor import request_id_of
 from voicegate.gateway.server.status import RETRY_AFTER_S, Status
 from voicegate.protocol.dialects.catalogue import PATHS as DIALECT_PATHS
@@ -53,6 +53,8 @@ class Pages:
         ]
 
     async def _root(self, request: Request) -> Response:
+        if (version := request.headers.get("Cartesia-Version")) is not None:  # its clients ask here how it is
+            return json({"ok": self._status().refusal is None, "version": version})
         if wants_html(request) and (page := pages_static.static_file("/")) is not None:
             return _file(page, request)
         return text(HTTPStatus.OK, f"voicegate {__version__}: {KNOWN}")
@@ -138,10 +140,12 @@ def no_handshake(request: Request) -> Response:
     return text(HTTPStatus.UPGRADE_REQUIRED, line, Upgrade="websocket")
 
 
-def problem(request: Request, status: HTTPStatus, code: str, message: str, **headers: str) -> Response:
-    """For programs, in the form that their vendor's have."""
-    request_id = request_id_of(request)
-    body = problem_body(request.url.path, code, message, status, request_id=request_id, headers=request.headers)
+def problem(
+    request: Request, status: HTTPStatus, code: str, message: str, *, field: str | None = None, **headers: str
+) -> Response:
+    """For programs, in the form that their vendor's have; `field`: of the request, where one is to blame."""
+    request_id, path = request_id_of(request), request.url.path
+    body = problem_body(path, code, message, status, request_id=request_id, headers=request.headers, field=field)
     return json(body, status, **headers)
 
 
@@ -152,8 +156,8 @@ def unknown_voice(request: Request) -> Response:
 
 
 def missing(request: Request, status: HTTPStatus, line: str, **headers: str) -> Response:
-    """Where there is nothing of that kind: one line for people, and for a vendor's programs as `problem`."""
-    if vendor_by_headers(request.headers) is None:
+    """What nobody asked for in a body: one line for people, and for a vendor's programs as `problem`."""
+    if vendor_of(request.url.path, request.headers) is None:
         return text(status, line, **headers)
     return problem(request, status, ErrorCode.UNSUPPORTED.value, line, **headers)
 

@@ -107,12 +107,11 @@ class SpeechEndpoint:
         )
         conversation.log.info("request opened", path=self._path, owner=owner.address)
         conversation.note_not_followed(made.not_followed)
-        named = naming_headers(self._path, conversation.session_id)
         return Answer(
             understood.shot,
             [made.message, *understood.rest],
             conversation,
-            headers={**named, **_not_followed_header(made), **({"x-voice": _CLONED} if understood.is_cloned else {})},
+            headers={**_not_followed_header(made), **({"x-voice": _CLONED} if understood.is_cloned else {})},
             error=self._error,
             abort=visitor_of(request).abort,
         )
@@ -156,7 +155,7 @@ class SpeechEndpoint:
 
     def _error(self, problem: Problem, status: HTTPStatus, request_id: str) -> Response:
         body = self._vendor.error_body(problem, status, request_id)
-        response = json(body, status, X_Request_Id=request_id, **retry_header(problem))
+        response = json(body, status, **retry_header(problem))
         response.headers.update(naming_headers(self._path, request_id, problem.message))
         return response
 

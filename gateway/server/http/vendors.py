@@ -13,7 +13,6 @@ from voicegate.protocol.errors import ErrorCode
 
 _SPEAK_PATH: Final = "/v1/speak"
 _MODELS_PATH: Final = "/v1/models"
-_ELEVENLABS_BEGINNING: Final = "/v1/text-to-speech/"
 # Of an error in a header: it may name what the client sent.
 _HEADER_CHARS: Final = 200
 
@@ -35,28 +34,46 @@ VENDORS: Final[Mapping[str, Vendor]] = {
     "/tts/sse": CartesiaSpeech(is_in_events=True),
     _SPEAK_PATH: DeepgramSpeak(),
 }
-# WebSockets too.
-_BY_BEGINNING: Final[Mapping[str, Vendor]] = {
-    "/v1/audio/": OpenAiSpeech(),
-    _ELEVENLABS_BEGINNING: ElevenLabsSpeech(),
-    "/tts/": CartesiaSpeech(),
-    _SPEAK_PATH: DeepgramSpeak(),
+# WebSockets too, and what there is not here.
+_BY_BEGINNING: Final[Mapping[str, type[Vendor]]] = {
+    "/v1/audio/": OpenAiSpeech,
+    "/v1/text-to-": ElevenLabsSpeech,
+    "/v1/single-use-token/": ElevenLabsSpeech,
+    "/v2/voices": ElevenLabsSpeech,
+    "/tts/": CartesiaSpeech,
+    "/voices": CartesiaSpeech,
+    "/access-token": CartesiaSpeech,
+    _SPEAK_PATH: DeepgramSpeak,
+    "/v2/speak": DeepgramSpeak,
+    "/v1/auth/": DeepgramSpeak,
 }
 _KNOWN_CODES: Final = {code.value: code for code in ErrorCode}
 NO_HEADERS: Final[Mapping[str, str]] = {}
 UNAUTHORIZED_HEADERS: Final = {"WWW-Authenticate": 'Bearer realm="voicegate"'}
 
 
-def naming_headers(path: str, request_id: str, refusal: str | None = None) -> dict[str, str]:
-    """By which a vendor's clients name a request to whoever is to look into it, and why it was refused."""
-    if path.startswith(_ELEVENLABS_BEGINNING):
-        return {"request-id": request_id}
-    if path != _SPEAK_PATH:
-        return {}
-    named = {"dg-request-id": request_id}
+def naming_headers(
+    path: str, request_id: str, refusal: str | None = None, *, headers: Mapping[str, str] = NO_HEADERS
+) -> dict[str, str]:
+    """By which a client names its request to whoever is to look into it, and why it was refused; `headers`: its own."""
+    named = {"x-request-id": request_id}
+    kind = vendor_of(path, headers)
+    if kind is ElevenLabsSpeech:
+        return named | {"request-id": request_id}
+    if kind is not DeepgramSpeak:
+        return named
+    named["dg-request-id"] = request_id
     if refusal is not None:
         named["dg-error"] = " ".join(refusal.encode("ascii", "replace").decode().split())[:_HEADER_CHARS]
     return named
+
+
+def vendor_of(path: str, headers: Mapping[str, str]) -> type[Vendor] | None:
+    """The path's vendor, or else the client's."""
+    for beginning, kind in _BY_BEGINNING.items():
+        if path.startswith(beginning):
+            return kind
+    return vendor_by_headers(headers) or (OpenAiSpeech if path.startswith(_MODELS_PATH) else None)
 
 
 def vendor_by_headers(headers: Mapping[str, str]) -> type[Vendor] | None:
@@ -78,16 +95,14 @@ def problem_body(
     *,
     request_id: str = "",
     headers: Mapping[str, str] = NO_HEADERS,
+    field: str | None = None,
 ) -> object:
     """In the form of the path's vendor, or else of the client's, or else in ours."""
-    problem = Problem(_KNOWN_CODES.get(code, ErrorCode.BAD_MESSAGE), message)
-    for beginning, vendor in _BY_BEGINNING.items():
-        if path.startswith(beginning):
-            return vendor.error_body(problem, status, request_id)
-    kind = vendor_by_headers(headers) or (OpenAiSpeech if path.startswith(_MODELS_PATH) else None)
-    if kind is not None:
-        return kind().error_body(problem, status, request_id)
-    return {"error": {"code": code, "message": message}}
+    kind = vendor_of(path, headers)
+    if kind is None:
+        return {"error": {"code": code, "message": message}}
+    problem = Problem(_KNOWN_CODES.get(code, ErrorCode.BAD_MESSAGE), message, field=field, own_name=code)
+    return kind().error_body(problem, status, request_id)
 
 
 def unauthorized_body(path: str, reason: str, request_id: str = "", headers: Mapping[str, str] = NO_HEADERS) -> object:

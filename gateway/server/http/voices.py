@@ -28,6 +28,7 @@ from voicegate.engine.interface import (
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.enrolment import MAX_RECORDING_BYTES
+from voicegate.gateway.server.http.lists import page_size, voices_with
 from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
 from voicegate.gateway.server.http.refused import Refused
 from voicegate.gateway.server.http.requests import admit, engine_info, retry_header
@@ -68,15 +69,19 @@ class Voices:
         return json({"default": status.info.default_voice, "voices": voices})
 
     async def _search(self, request: Request) -> Response:
-        """Of those whose name or description has the words that are looked for; all in one page."""
+        """Of those whose name or description has the words that are looked for; a page's token is its last name."""
         status = self._stage.status()
         if status.info is None:
             return unready(status.unready_reason or "not ready")
-        sought = request.query_params.get("search", "").lower()
-        found = [
-            _described(voice) for voice in status.info.voices if sought in f"{voice.name} {voice.description}".lower()
-        ]
-        return json({"voices": found, "has_more": False, "total_count": len(found)})
+        found = voices_with(request.query_params.get("search", ""), status.info)
+        names = [voice.name for voice in found]
+        token = request.query_params.get("next_page_token", "")
+        rest = found[names.index(token) + 1 if token in names else 0 :]
+        page = rest[: page_size(request, "page_size")]
+        has_more = len(page) < len(rest)
+        next_page = {"next_page_token": page[-1].name} if has_more else {}
+        voices = [_described(voice) for voice in page]
+        return json({"voices": voices, "has_more": has_more, "total_count": len(found), **next_page})
 
     async def _show(self, request: Request) -> Response:
         status, name = self._stage.status(), request.path_params["name"]

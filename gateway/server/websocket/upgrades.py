@@ -11,11 +11,16 @@ from websockets.http11 import Request, Response
 from voicegate.gateway.auth.access import Unauthorized
 from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.http.pages import KNOWN
-from voicegate.gateway.server.http.vendors import UNAUTHORIZED_HEADERS, unauthorized_body
+from voicegate.gateway.server.http.vendors import (
+    UNAUTHORIZED_HEADERS,
+    problem_body,
+    unauthorized_body,
+    vendor_of,
+)
 from voicegate.gateway.server.status import RETRY_AFTER_S, Status
 from voicegate.gateway.session.quota import Excess
 from voicegate.protocol.dialects.catalogue import find_dialect, has_dialect
-from voicegate.protocol.errors import ProtocolViolation
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import STREAM_PATH
 
 
@@ -36,28 +41,30 @@ def find_refusal(
     origins, hosts = request.headers.get_all("Origin"), request.headers.get_all("Host")
     path = request.path.partition("?")[0]
     if path != STREAM_PATH and not has_dialect(path):
-        response = _text(HTTPStatus.NOT_FOUND, f"nothing here; there are {KNOWN}")
+        response = _told(request, HTTPStatus.NOT_FOUND, ErrorCode.UNSUPPORTED, f"nothing here; there are {KNOWN}")
     elif (reason := sites.refusal(origins, hosts)) is not None:
-        response = _text(HTTPStatus.FORBIDDEN, reason)
+        response = _told(request, HTTPStatus.FORBIDDEN, ErrorCode.UNSUPPORTED, reason)
     elif unauthorized is not None:
-        body = orjson.dumps(unauthorized_body(path, str(unauthorized)))
+        body = orjson.dumps(unauthorized_body(path, str(unauthorized), headers=request.headers))
         response = _answer(HTTPStatus.UNAUTHORIZED, body, "application/json", str(unauthorized))
         response.headers.update(UNAUTHORIZED_HEADERS)
     elif status.refusal is not None:
-        response = _text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, retry_after_s=status.retry_after_s)
+        unavailable, retry_after_s = HTTPStatus.SERVICE_UNAVAILABLE, status.retry_after_s
+        response = _told(request, unavailable, ErrorCode.OVERLOADED, status.refusal, retry_after_s=retry_after_s)
     else:
         try:
             find_dialect(request.path)
         except ProtocolViolation as violation:
-            response = _text(HTTPStatus.BAD_REQUEST, violation.message)
+            response = _told(request, HTTPStatus.BAD_REQUEST, violation.code, violation.message)
         else:
             return None
     response.headers.update(sites.cors_headers(origins, hosts))
     return response
 
 
-def too_many_sockets(excess: Excess) -> Response:
-    return _text(status_of(excess), str(excess), retry_after_s=RETRY_AFTER_S)
+def too_many_sockets(request: Request, excess: Excess) -> Response:
+    code = ErrorCode.TOO_MANY_CONTEXTS if excess.is_of_owner else ErrorCode.OVERLOADED
+    return _told(request, status_of(excess), code, str(excess), retry_after_s=RETRY_AFTER_S)
 
 
 def reason_of(refusal: Response) -> str:
@@ -69,8 +76,16 @@ def status_of(excess: Excess) -> HTTPStatus:
     return HTTPStatus.TOO_MANY_REQUESTS if excess.is_of_owner else HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def _text(status: HTTPStatus, line: str, *, retry_after_s: int | None = None) -> Response:
-    response = _answer(status, f"{line}\n".encode(), "text/plain; charset=utf-8", line)
+def _told(
+    request: Request, status: HTTPStatus, code: ErrorCode, line: str, *, retry_after_s: int | None = None
+) -> Response:
+    """One line for people, and for a vendor's programs in their form."""
+    path = request.path.partition("?")[0]
+    if vendor_of(path, request.headers) is None:
+        response = _answer(status, f"{line}\n".encode(), "text/plain; charset=utf-8", line)
+    else:
+        body = orjson.dumps(problem_body(path, code.value, line, status, headers=request.headers))
+        response = _answer(status, body, "application/json", line)
     if retry_after_s is not None:
         response.headers["Retry-After"] = str(retry_after_s)
     return response

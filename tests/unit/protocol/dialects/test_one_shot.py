@@ -7,6 +7,7 @@ import pytest
 
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.cartesia_speech import CartesiaSpeech
+from voicegate.protocol.dialects.deepgram_speak import DeepgramSpeak
 from voicegate.protocol.dialects.elevenlabs_speech import ElevenLabsSpeech
 from voicegate.protocol.dialects.one_shot import OneShot, PlainAudio, Problem, RequestViolation
 from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
@@ -132,7 +133,48 @@ def test_every_code_has_a_status_and_each_vendor_a_word() -> None:
     for code in ErrorCode:
         problem = Problem(code, "why")
         assert 400 <= problem.status < 600
-        for vendor in (OpenAiSpeech(), ElevenLabsSpeech(), CartesiaSpeech()):
-            body = orjson.dumps(vendor.error_body(problem, problem.status, "r1"))
-            assert b"why" in body
-            assert code.value.encode() in body
+        names = name_by_vendor(problem)
+        assert all(name == code.value or (vendor, code.value) in OWN_NAMES for vendor, name in names.items())
+
+
+# As their documents have them.
+OWN_NAMES = {
+    ("openai", "unauthorized"): "invalid_api_key",
+    ("openai", "rate_limited"): "rate_limit_exceeded",
+    ("openai", "too_many_contexts"): "rate_limit_exceeded",
+    ("openai", "unknown_model"): "model_not_found",
+    ("elevenlabs", "unauthorized"): "invalid_api_key",
+    ("elevenlabs", "unknown_voice"): "voice_not_found",
+    ("elevenlabs", "unknown_model"): "model_not_found",
+    ("elevenlabs", "too_many_contexts"): "too_many_concurrent_requests",
+    ("elevenlabs", "overloaded"): "system_busy",
+    ("cartesia", "unknown_voice"): "voice_not_found",
+    ("cartesia", "unknown_model"): "model_not_found",
+    ("cartesia", "too_many_contexts"): "concurrency_limited",
+    ("cartesia", "overloaded"): "concurrency_limited",
+    ("deepgram", "unauthorized"): "INVALID_AUTH",
+    ("deepgram", "bad_message"): "Bad Request",
+    ("deepgram", "unsupported_format"): "UNSUPPORTED_AUDIO_FORMAT",
+    ("deepgram", "rate_limited"): "TOO_MANY_REQUESTS",
+    ("deepgram", "too_many_contexts"): "TOO_MANY_REQUESTS",
+}
+
+
+def name_by_vendor(problem: Problem) -> dict[str, str]:
+    def body_of(vendor: Any) -> Any:
+        body = vendor.error_body(problem, problem.status, "r1")
+        assert b"why" in orjson.dumps(body)
+        return body
+
+    return {
+        "openai": body_of(OpenAiSpeech())["error"]["code"],
+        "elevenlabs": body_of(ElevenLabsSpeech())["detail"]["status"],
+        "cartesia": body_of(CartesiaSpeech())["error_code"],
+        "deepgram": body_of(DeepgramSpeak())["err_code"],
+    }
+
+
+@pytest.mark.parametrize(("vendor", "name"), OWN_NAMES)
+def test_errors_have_the_names_that_the_vendor_has_for_them(vendor: str, name: str) -> None:
+    code = next((code for code in ErrorCode if code.value == name), ErrorCode.BAD_MESSAGE)
+    assert name_by_vendor(Problem(code, "why", own_name=name))[vendor] == OWN_NAMES[vendor, name]

@@ -97,13 +97,17 @@ async def test_bare_line_feeds_end_a_head_too() -> None:
         ("HTTPS://[::1]/v1/stream", "/v1/stream"),
         ("http://gate.example", "/"),
         ("http://gate.example?a=b", "/?a=b"),
-        ("/http://gate.example/", "/http://gate.example/"),
+        ("/http://gate.example/", "/http:/gate.example"),
+        ("/v1/models/", "/v1/models"),
+        ("//v1//audio/speech//?a=//b/", "/v1/audio/speech?a=//b/"),
+        ("http://gate.example/v1/voices/", "/v1/voices"),
+        ("//", "/"),
         ("http:///v1/stream", "http:///v1/stream"),
         ("ftp://gate.example/", "ftp://gate.example/"),
         ("*", "*"),
     ],
 )
-async def test_who_asks_for_a_whole_url_asks_for_its_path(target: str, path: str) -> None:
+async def test_a_target_becomes_a_path_whose_slashes_are_one_and_not_at_its_end(target: str, path: str) -> None:
     desk = Desk()
     head = "GET {} HTTP/1.1\r\nHost: gate.example:8080\r\nUpgrade: websocket\r\n\r\n"
     desk.receive(head.format(target).encode())

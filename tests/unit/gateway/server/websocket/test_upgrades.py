@@ -75,7 +75,7 @@ def test_the_reason_is_plain_whatever_the_answer_looks_like(path: str) -> None:
 
 
 def test_a_quota_of_the_client_is_its_own_trouble() -> None:
-    response = too_many_sockets(Excess(Holding.SOCKET, 3, Bound.ADDRESS))
+    response = too_many_sockets(handshake(), Excess(Holding.SOCKET, 3, Bound.ADDRESS))
     assert (response.status_code, int(response.headers["Retry-After"])) == (429, 1)
     assert b"3 sockets are open from your address" in response.body
-    assert too_many_sockets(Excess(Holding.SOCKET, 3, Bound.SERVER)).status_code == 503
+    assert too_many_sockets(handshake(), Excess(Holding.SOCKET, 3, Bound.SERVER)).status_code == 503
