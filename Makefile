@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 CHROMIUM := $(VENV)/.chromium
 PROGRAMS := $(VENV)/.programs
 TYPESCRIPT := $(VENV)/.typescript
-SDKS := $(VENV)/.sdks
+NODE := $(VENV)/.javascript $(VENV)/.bundlers
 RAY := $(VENV)/ray
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
@@ -41,7 +41,7 @@ test:  ## everything that needs no GPU
 	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
 	@$(MAKE) --no-print-directory lint types imports unit
 
-setup: $(READY) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(SDKS) $(FRAMEWORKS)
+setup: $(READY) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(NODE) $(FRAMEWORKS)
 
 lint: $(READY)
 	$(BIN)/ruff check
@@ -71,8 +71,10 @@ $(TYPESCRIPT): deploy/setup_typescript.sh | $(PROGRAMS)
 	@deploy/setup_typescript.sh $(VENV)
 	@touch $@
 
-$(SDKS): deploy/setup_sdks.sh tests/integration/javascript/package-lock.json | $(PROGRAMS)
-	@deploy/setup_sdks.sh $(VENV)
+$(VENV)/.javascript: tests/integration/javascript/package-lock.json
+$(VENV)/.bundlers: tests/browser/bundlers/package-lock.json
+$(NODE): deploy/setup_node.sh | $(PROGRAMS)
+	@deploy/setup_node.sh $(VENV) $(patsubst %/,%,$(dir $(filter %.json,$^)))
 	@touch $@
 
 $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Programs that some tests run: HAProxy, nginx and Caddy those of deploy/'s configurations and of the docs, Firefox and a
 # PulseAudio without a sound card those of the browser client, g++ that of a CUDA kernel on a CPU, npm what
-# setup_typescript.sh and setup_sdks.sh install. Some start services or change a desktop's sound, so all are installed
+# setup_typescript.sh and setup_node.sh install. Some start services or change a desktop's sound, so all are installed
 # where CI runs alone; elsewhere those tests are skipped, and say so. Never fails: in CI the tests do.
 set -eu
 

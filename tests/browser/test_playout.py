@@ -14,11 +14,11 @@ RATE_HZ = 48_000
 FADE = 240  # samples
 # A playout of 1 kHz samples in milliseconds: `push` and `end` of a context, `render(ms)` keeps what comes out.
 PRELUDE = """
-    const { Playout } = await import("/player/playout.js");
+    const { Playout } = await import("/player/worklet.js");
     const { Resampler } = await import("/player/resampler.js");
     const { encodeFloats } = await import("/test/harness.js");
     const rateHz = 48000, events = [], output = [];
-    const playout = new Playout({ rateHz, tell: (event) => event.type === "position" || events.push(event) });
+    const playout = new Playout({ rateHz, startMs: 80, tell: (event) => event.type === "position" || events.push(event) });
     const ones = (ms) => new Float32Array(Math.round(ms * 48)).fill(1);
     const push = (context, ms) => playout.push(context, ones(ms));
     const render = (ms) => {

@@ -89,7 +89,7 @@ async def hear(folder: Path) -> dict[str, list[str] | str]:
 def heard(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[bytes] | str]:
     """By piece: the audio of its turns, or what failed."""
     if not PACKAGES.is_dir():
-        reason = "no packages for Node.js: deploy/setup_sdks.sh installs them"
+        reason = "no packages for Node.js: deploy/setup_node.sh installs them"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     told = asyncio.run(hear(tmp_path_factory.mktemp("javascript")))
     return {

@@ -95,6 +95,7 @@ export class WebCodecsDecoder {
 
 export class WasmDecoder {
   static kindName = "wasm";
+  static #OpusDecoder;
   hasFailed = false;
   #decoder;
   #onSamples;
@@ -102,13 +103,13 @@ export class WasmDecoder {
   /** Loads and compiles it once. Rejects where the page's policy forbids that, of which the decoder says nothing. */
   static async prepare() {
     await WebAssembly.compile(SMALLEST_MODULE);
-    await import("./vendor/opus-decoder/opus-decoder.min.js");
+    ({ OpusDecoder: this.#OpusDecoder } = await import("./vendor/opus-decoder/opus-decoder.min.js"));
     (await WasmDecoder.create()).close();
   }
 
   static async create(onSamples) {
-    const { OpusDecoder } = globalThis["opus-decoder"];
-    const decoder = new OpusDecoder({ channels: 1, streamCount: 1, coupledStreamCount: 0, channelMappingTable: [0] });
+    const options = { channels: 1, streamCount: 1, coupledStreamCount: 0, channelMappingTable: [0] };
+    const decoder = new this.#OpusDecoder(options);
     await decoder.ready;
     return new WasmDecoder(decoder, onSamples);
   }

@@ -1,8 +1,6 @@
 // Where samples become sound: a Playout on the audio thread, or, where a page is not secure (http other than
 // localhost has no AudioWorklet), on the page's own.
 
-import { Playout } from "./playout.js";
-
 // Of the page's own thread. Lower stutters when the page is busy; higher comes later, 43 ms at 48 kHz.
 const SCRIPT_SAMPLES = 2048;
 
@@ -39,6 +37,7 @@ async function createWorklet(audioContext, { startMs, tell }) {
 }
 
 async function createScript(audioContext, { startMs, tell }) {
+  const { Playout } = await import("./worklet.js");
   const node = audioContext.createScriptProcessor(SCRIPT_SAMPLES, 0, 1);
   const playout = new Playout({
     rateHz: audioContext.sampleRate,

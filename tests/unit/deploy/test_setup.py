@@ -166,7 +166,7 @@ mkdir "$2/node_modules" "$2/node_modules/$now"
 def test_packages_for_node_are_there_whole_or_not_at_all(tmp_path: Path) -> None:
     program(tmp_path / "bin/npm", NPM)
     variables = {"KEPT": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
-    command: list[str | Path] = ["sh", "deploy/setup_sdks.sh", tmp_path / "venv"]
+    command: list[str | Path] = ["sh", "deploy/setup_node.sh", tmp_path / "venv", "tests/integration/javascript"]
     (tmp_path / "turns").write_text("fail\nfail\nfail\nwork\n")
     first = told(command, **variables)
     assert (first.returncode, "could not install" in first.stdout) == (0, True), "tests say so, where they are skipped"

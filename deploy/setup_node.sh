@@ -1,16 +1,16 @@
 #!/bin/sh
-# Installs other vendors' packages for Node.js into the environment ($1), in the versions that tests/integration/javascript
-# pins; they speak through the gateway in tests. Never fails: without them those tests are skipped, and say so.
+# Installs packages for Node.js that tests use into the environment ($1), in the versions that the lock file in a folder
+# ($2) pins: other vendors' clients, bundlers. Never fails: without them those tests are skipped, and say so.
 set -eu
 
-from=$(dirname "$0")/../tests/integration/javascript
-home=$1/javascript
+from=$2
+home=$1/$(basename "$2")
 
 say() { printf 'setup: %s\n' "$*"; }
 
 cmp -s "$from/package-lock.json" "$home/package-lock.json" && exit 0
 if ! command -v npm >/dev/null 2>&1; then
-    say "no npm: packages of other vendors for Node.js will not be tested. Install Node.js to test them"
+    say "no npm: tests with what $from/package.json names will be skipped. Install Node.js to run them"
     exit 0
 fi
 # Whole or not at all: a folder that npm has filled by half would be taken for a whole one.
@@ -24,4 +24,4 @@ for attempt in 1 2; do
         exit 0
     fi
 done
-say "npm could not install what $from/package-lock.json names: those packages will not be tested"
+say "npm could not install what $from/package-lock.json names: tests with it will be skipped"

@@ -1,0 +1,132 @@
+"""An app that has the player as a package, built by Vite, webpack and esbuild: it speaks, with both decoders."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final
+
+import pytest
+from playwright._impl._driver import compute_driver_executable
+from playwright.async_api import Page
+
+from tests.browser.conftest import TIMEOUT_MS
+from tests.browser.rig import serving
+from tests.support.patience import PATIENCE_S
+from voicegate import __version__, clients
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+
+PLAYER = Path(clients.__file__).parent / "browser/player"
+NAME = "voicegate-player"
+APP = Path(__file__).parent / "bundlers/app"
+PACKAGES = Path(sys.prefix) / "bundlers/node_modules"
+# As clients/browser/README.md has them.
+BUILDS: Final = {
+    "vite": ("vite/bin/vite.js", "build"),
+    "webpack": ("webpack-cli/bin/cli.js", "build", "./main.js", "--mode", "production"),
+    "esbuild": (
+        *("esbuild/bin/esbuild", "main.js", f"{NAME}/worker.js", f"{NAME}/worklet.js"),
+        *("--bundle", "--format=esm", "--minify", "--entry-names=[name]", "--outdir=dist"),
+    ),
+}
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    """Its folder, with what `npm install` puts there."""
+    if not PACKAGES.is_dir():
+        reason = "no bundlers: deploy/setup_node.sh installs them"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    shutil.copytree(APP, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(PLAYER, tmp_path / "node_modules" / NAME)
+    return tmp_path
+
+
+def node(app: Path, program: str, *arguments: str) -> "asyncio.Future[asyncio.subprocess.Process]":
+    executable, _ = compute_driver_executable()  # the one that comes with Playwright
+    return asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *(executable, PACKAGES / program, *arguments),
+            cwd=app,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    )
+
+
+async def build(app: Path, bundler: str) -> None:
+    process = await node(app, *BUILDS[bundler])
+    async with asyncio.timeout(PATIENCE_S):
+        told, _ = await process.communicate()
+    assert process.returncode == 0, told.decode()
+    assert "warning" not in told.decode().lower()
+    if bundler != "vite":  # which makes it by itself
+        shutil.copy(app / "index.html", app / "dist")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def files_of(folder: Path) -> Iterator[str]:
+    """Their origin."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@contextlib.asynccontextmanager
+async def vite_server(app: Path) -> AsyncIterator[str]:
+    """As developers have it: nothing is built. Yields its origin."""
+    process = await node(app, "vite/bin/vite.js", "--host", "127.0.0.1", "--port", "0")
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            told = b""
+            while (found := re.search(rb"http://127\.0\.0\.1:\d+", re.sub(rb"\x1b\[\d*m", b"", told))) is None:
+                told += await process.stdout.readline()
+        yield found[0].decode()
+    finally:
+        process.kill()
+        await process.communicate()
+
+
+async def speak(page: Page, origin: str) -> None:
+    for decoder in ("webcodecs", "wasm"):
+        async with serving(allowed_origins=origin) as (gateway, _):
+            await page.goto(f"{origin}/#{gateway},{decoder}")
+            await page.reload()  # an address that differs in its hash alone loads nothing
+            await page.mouse.click(5, 5)
+            await page.wait_for_function("document.title.startsWith('{')", timeout=TIMEOUT_MS)
+            told = json.loads(await page.title())
+            await page.goto("about:blank")
+        assert (told["reason"], told["error"], told["decoder"]) == ("done", None, decoder)
+        assert told["playedMs"] == told["audioMs"] > 0
+
+
+@pytest.mark.parametrize("bundler", BUILDS)
+async def test_an_app_that_is_built_speaks(bundler: str, app: Path, page: Page) -> None:
+    await build(app, bundler)
+    with files_of(app / "dist") as origin:
+        await speak(page, origin)
+
+
+async def test_an_app_that_is_being_written_speaks(app: Path, page: Page) -> None:
+    async with vite_server(app) as origin:
+        await speak(page, origin)
+
+
+async def test_the_package_is_of_this_version() -> None:
+    assert json.loads((PLAYER / "package.json").read_text())["version"] == __version__
