@@ -17,7 +17,7 @@ _USER: Final = re.compile(r"(?<=//)[^/]*@|^[^/]*@")
 
 
 def stream_url(url: str) -> str:
-    """`url` with ws for http, and the protocol's path where it names none."""
+    """`url` with ws for http, and the protocol's path where it names none, or below a folder ("/voice/")."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # checked only when asked for
@@ -26,7 +26,8 @@ def stream_url(url: str) -> str:
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
     if scheme not in ("ws", "wss") or not parts.netloc:
         raise InvalidInput(f"{shown_url(url)!r} is no gateway's address; it looks like ws://127.0.0.1:8080")
-    path = STREAM_PATH if parts.path in ("", "/") else parts.path
+    folder, _, name = parts.path.rpartition("/")
+    path = parts.path if name else f"{folder}{STREAM_PATH}"
     return parts._replace(scheme=scheme, path=path).geturl()
 
 

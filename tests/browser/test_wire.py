@@ -114,8 +114,11 @@ async def test_code_points_become_indices(scratch: Page) -> None:
 
 
 async def test_addresses(scratch: Page) -> None:
-    rows = ["http://h:1", "https://h/", "ws://h", "wss://h/v1/stream?key=x#y", "ftp://h", "h"]
+    rows = ["http://h:1", "https://h/", "ws://h", "wss://h/v1/stream?key=x#y", "https://h/a/b/?key=x", "ftp://h", "h"]
     *good, ftp, bare = await of_each(scratch, rows, "wire.streamUrl(row)")
-    assert good == ["ws://h:1/v1/stream", "wss://h/v1/stream", "ws://h/v1/stream", "wss://h/v1/stream?key=x"]
+    assert good == [
+        *("ws://h:1/v1/stream", "wss://h/v1/stream", "ws://h/v1/stream", "wss://h/v1/stream?key=x"),
+        "wss://h/a/b/v1/stream?key=x",
+    ]
     assert "looks like" in ftp["thrown"]
     assert "thrown" in bare

@@ -112,7 +112,7 @@ async def _running_haproxy(
     path = directory / "haproxy.cfg"
     path.write_text(text)
     command = [required("haproxy"), "-db", "-f", str(path)]
-    async with _running(command, fleet.balancer_port, directory, environment=environment):
+    async with running_proxy(command, fleet.balancer_port, directory, environment=environment):
         yield Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
 
 
@@ -123,9 +123,16 @@ def _replaced(text: str, shipped: str, here: str) -> str:
 
 @contextlib.asynccontextmanager
 async def nginx(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
-    program = required("nginx")
     text = _addresses((DEPLOY / "nginx/voicegate.conf").read_text(), fleet)
     text = text.replace("listen 8080;", f"listen 127.0.0.1:{fleet.balancer_port};")
+    async with running_nginx(text, fleet.balancer_port, directory):
+        yield Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
+
+
+@contextlib.asynccontextmanager
+async def running_nginx(text: str, port: int, directory: Path) -> AsyncIterator[None]:
+    """`text`: of its http block, which has to listen at `port`."""
+    program = required("nginx")
     scratch = "".join(
         f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
@@ -135,14 +142,12 @@ async def nginx(fleet: Fleet, directory: Path) -> AsyncIterator[Balancer]:
         f"{user}daemon off;\npid {directory}/pid;\nerror_log stderr;\nworker_processes 1;\nevents {{}}\n"
         f"http {{\naccess_log off;\n{scratch}{text}}}\n"
     )
-    async with _running(
-        [program, "-e", "stderr", "-p", str(directory), "-c", str(path)], fleet.balancer_port, directory
-    ):
-        yield Balancer(f"ws://127.0.0.1:{fleet.balancer_port}", directory)
+    async with running_proxy([program, "-e", "stderr", "-p", str(directory), "-c", str(path)], port, directory):
+        yield
 
 
 @contextlib.asynccontextmanager
-async def _running(
+async def running_proxy(
     command: list[str], port: int, directory: Path, *, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[None]:
     with (directory / "log").open("wb") as log:

@@ -39,9 +39,9 @@ export class GatewayStatus {
 /** WebSockets do not tell why they were refused; /readyz does, and what needs a key as they do. */
 async function whyNotReady() {
   try {
-    const answer = await fetch("/readyz");
+    const answer = await fetch("readyz");
     if (!answer.ok) return `The gateway is not ready: ${(await answer.text()).trim()}`;
-    const { status } = await fetch(`/v1/voices${location.search}`);
+    const { status } = await fetch(`v1/voices${location.search}`);
     return status === 401
       ? "The gateway asks for a key: open this page with ?access_token=TOKEN behind its address"
       : CONNECTION_LOST;

@@ -31,7 +31,7 @@ let position = null; // of it, to be shown with the next frame
 function createPlayer() {
   player?.close();
   // What the page's address asks, a token above all, the stream's asks too.
-  const created = new Player({ url: `/${location.search}`, decoder: at("decoder").value });
+  const created = new Player({ url: `./${location.search}`, decoder: at("decoder").value });
   const on = (type, listen) =>
     created.addEventListener(type, ({ detail }) => {
       if (created === player) listen(detail); // else it is one that was closed
@@ -57,7 +57,7 @@ function createPlayer() {
 
 async function showChoices() {
   const { modes } = player.info;
-  const answer = await fetch(`/v1/voices${location.search}`).catch(() => null);
+  const answer = await fetch(`v1/voices${location.search}`).catch(() => null);
   if (!answer?.ok) {
     const reason = answer === null ? "no answer" : `HTTP ${answer.status}`;
     return show(`The gateway does not tell its voices (${reason}); reload to ask again.`);

@@ -17,7 +17,8 @@ export interface Ready {
 }
 
 export interface PlayerOptions {
-  /** Of the gateway: ws, wss, http or https. Default: the one that serves this page. */
+  /** Of the gateway: ws, wss, http or https; with a slash at its end where a proxy has it in a folder
+   * (https://site.example/voice/). Default: the one that serves this page. */
   url?: string;
   /** Default "auto": the browser's own where it proves to work, else the vendored one. */
   decoder?: "auto" | "webcodecs" | "wasm";

@@ -19,7 +19,7 @@ export function streamUrl(base) {
   if (!["ws:", "wss:"].includes(url.protocol)) {
     throw new TypeError(`${base} is no gateway's address; it looks like ws://127.0.0.1:8080`);
   }
-  if (url.pathname === "/") url.pathname = STREAM_PATH;
+  if (url.pathname.endsWith("/")) url.pathname = url.pathname.slice(0, -1) + STREAM_PATH; // the folder of a proxy, or none
   url.hash = "";
   return url.href;
 }
