@@ -18,7 +18,8 @@ PRELUDE = """
     const { Resampler } = await import("/player/resampler.js");
     const { encodeFloats } = await import("/test/harness.js");
     const rateHz = 48000, events = [], output = [];
-    const playout = new Playout({ rateHz, startMs: 80, tell: (event) => event.type === "position" || events.push(event) });
+    const tell = (event) => event.type === "position" || events.push(event);
+    const playout = new Playout({ rateHz, startMs: 80, tell });
     const ones = (ms) => new Float32Array(Math.round(ms * 48)).fill(1);
     const push = (context, ms) => playout.push(context, ones(ms));
     const render = (ms) => {

@@ -461,8 +461,22 @@ async def test_who_gets_a_token(key_file: Path) -> None:
         connect_to(f"{other.url}?access_token={token}"),
     ):
         pass
-    async with serving() as unlocked:
-        assert (await post(unlocked.url, TOKENS, {}))[0] == 400
+
+
+async def test_a_server_without_keys_gives_a_token_that_opens_what_is_open(key_file: Path) -> None:
+    """So that an app need not know whether it is in development."""
+    secret = "0123456789abcdef"
+    async with serving(token_secret=secret) as unlocked:
+        status, _, body = await post(unlocked.url, TOKENS, {"seconds": 30})
+        told = orjson.loads(body)
+        assert (status, told["expires_in"]) == (200, 30)
+        assert (await post(unlocked.url, TOKENS, {"seconds": 0}))[0] == 400, "as with keys"
+        for path in ("/v1/single-use-token/tts_websocket", "/access-token", "/v1/auth/grant"):
+            assert (await post(unlocked.url, path, {}))[0] == 200
+        async with connect_to(f"{unlocked.url}?access_token={told['token']}"):
+            pass
+    async with serving(api_keys_file=key_file, token_secret=secret) as locked:
+        assert (await refusal(f"{locked.url}?access_token={told['token']}")).response.status_code == 401
 
 
 async def test_a_token_neither_adds_voices_nor_takes_them_away(key_file: Path) -> None:
