@@ -13,6 +13,7 @@ from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.prompting import instruct_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
+from voicegate.engine.text.languages.reader import prepare
 from voicegate.engine.text.pronunciation import Pronunciation
 
 
@@ -32,6 +33,7 @@ class Reception:
         max_clause_tokens: int,
     ) -> None:
         self._model = stages.model
+        prepare(self._model.languages)
         self._modes = speaking_modes(stages.llm.traits)
         self._max_clause_tokens = max_clause_tokens
         self._tokenizer = stages.tokenizer

@@ -12,7 +12,8 @@ from typing import Final
 PAUSE: Final = "\ue000"
 
 # Non-ASCII signs that have a reading; the readers replace them.
-SIGNS: Final = frozenset("€£¥₹₩°±×÷≈≤≥≠√∞§‰²³")
+CURRENCY_SIGNS: Final = "€£¥₹₩₽₺₴₪₫₱₦₸₿฿₡₲₵₾֏₼₮៛₭৳₨"
+SIGNS: Final = frozenset(CURRENCY_SIGNS + "°±×÷≈≤≥≠√∞§‰²³")
 WIDE_PUNCTUATION: Final = "，。：；？！、"
 
 _FRACTIONS: Final = ("1/8", "3/8", "5/8", "7/8", "1/5", "2/5", "3/5", "4/5", "1/6", "5/6")
@@ -27,6 +28,7 @@ _FOLDED: Final = {
     **dict.fromkeys("\r\u2028\u2029", "\n"),
     **dict.fromkeys("\t\v\f\x1c\x1d\x1e\x1f\x85", " "),
     **dict.fromkeys("™®©", ""),
+    **dict.fromkeys("〜∼˜", "~"),
     **dict.fromkeys("→⇒➔➜", "->"),
     "¢": " cents",
     "…": "...",

@@ -18,6 +18,8 @@ from voicegate.engine.text.english.context import MAX_BEFORE_CHARS, in_context
 from voicegate.engine.text.english.reader import is_read_as_written, read_english
 from voicegate.engine.text.hidden_digits import read_hidden_digits
 from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word, may_be_of_hint
+from voicegate.engine.text.languages.currency_names import with_named_currencies
+from voicegate.engine.text.languages.reader import reader_of
 from voicegate.engine.text.latex import read_latex
 from voicegate.engine.text.markup import (
     strip_line_markup,
@@ -52,14 +54,20 @@ _UNBLANKED: Final = _CHINESE | {"ja"}
 
 
 def speakable(
-    text: str, language: str = "en", *, tags: Set[str] = frozenset(), is_language_decided: bool = False
+    text: str,
+    language: str = "en",
+    *,
+    tags: Set[str] = frozenset(),
+    is_language_decided: bool = False,
+    before: str = "",
 ) -> str:
     """What the LLM is to say of `text`; "" if nothing. Never raises; changes nothing in what it has returned.
 
     `language` is what the script leaves open (`language.detect_language`), as "en" or "en-GB": the region decides
     whether 5/1/2024 is in May (no region: it is). A language without a reader keeps its digits.
     `tags`: of `tags.EXPRESSIVE_TAGS`, those that the model knows. They stay as they are; the others are left out, as is
-    anything like <|...|>. `is_language_decided`: the script decides nothing.
+    anything like <|...|>. `is_language_decided`: the script decides nothing. `before`: what was said already, as it was
+    written.
     """
     cleaned = clean_characters(with_tight_ranges(without_breaks(unescape_entities(without_unsaid(text)))))
     pieces = split_tags(without_tags(with_own_tags(cleaned), tags))
@@ -70,9 +78,14 @@ def speakable(
     pieces[1::2] = [
         tag if letters is None else spell(letters, spoken) for tag, letters in zip(pieces[1::2], spellings, strict=True)
     ]
-    return read_around_tags(
-        pieces, lambda piece: _read(piece, spoken), has_blanks=base_language(spoken) not in _UNBLANKED
-    )
+
+    def read(piece: str) -> str:
+        nonlocal before
+        words = _read(piece, spoken, before)
+        before += piece
+        return words
+
+    return read_around_tags(pieces, read, has_blanks=base_language(spoken) not in _UNBLANKED)
 
 
 def as_written(text: str, *, tags: Set[str] = frozenset()) -> str:
@@ -135,21 +148,32 @@ class SpanReader:
             text = in_context(self._said, text)
         elif base in _CHINESE:
             text = chinese_in_context(self._said, text)
-        return speakable(text, self._latest, tags=self._tags, is_language_decided=is_open)
+        return speakable(text, self._latest, tags=self._tags, is_language_decided=is_open, before=self._said)
 
 
-def _read(text: str, language: str) -> str:
+def _read(text: str, language: str, before: str) -> str:
     base = base_language(language)
     is_chinese = base in _CHINESE
+    if base != "en" and not is_chinese:
+        return _read_by_data(text, base, before)
     addressed = unescape(read_addresses(text, CHINESE if is_chinese else ENGLISH))
     if is_chinese:
         addressed = with_long_dashes_of_ranges(addressed)
     shown = read_hidden_digits(addressed, "尾号" if is_chinese else "ending in ")
-    text = read_star_keys(shown) if base == "en" else read_chinese_star_keys(shown) if is_chinese else shown
-    text = strip_line_markup(with_operator_signs(text), are_lines_phrases=is_chinese, has_roman_items=base == "en")
+    text = read_chinese_star_keys(shown) if is_chinese else read_star_keys(shown)
+    text = strip_line_markup(with_operator_signs(text), are_lines_phrases=is_chinese, has_roman_items=not is_chinese)
     if is_chinese:
-        return read_chinese(text)
-    if base == "en":
-        region = language.lower().replace("_", "-").partition("-")[2]
-        return read_english(text, is_day_first=region in _DAY_FIRST_REGIONS)
-    return tidy(text, keep_digit_marks=True)
+        return read_chinese(with_named_currencies(text, "zh"))
+    region = language.lower().replace("_", "-").partition("-")[2]
+    return read_english(with_named_currencies(text, "en"), is_day_first=region in _DAY_FIRST_REGIONS)
+
+
+def _read_by_data(text: str, base: str, before: str) -> str:
+    """In a language whose words stand in a file; one without a file keeps its digits, and the signs at them."""
+    reader = reader_of(base)
+    addressed = unescape(read_addresses(text, ENGLISH if reader is None else reader.address_words))
+    shown = read_hidden_digits(addressed, "" if reader is None else reader.ending_words)
+    plain = strip_line_markup(with_operator_signs(shown), are_lines_phrases=base in _UNBLANKED)
+    if reader is None:
+        return tidy(plain, keep_digit_marks=True, keep_signs=True)
+    return reader.read(plain, clean_characters(unescape_entities(before)))

@@ -17,6 +17,8 @@ _TO_WIDE: Final = str.maketrans("?!.;:,", "？！。；：，")
 _LEFTOVER: Final = str.maketrans(
     {**dict.fromkeys("()[]{}|", PAUSE), **dict.fromkeys('"#$%&*+/<=>@\\^_`~\n', " "), **dict.fromkeys(SIGNS, " ")}
 )
+_READ_BY_MODELS: Final = frozenset("$%+=") | SIGNS
+_LEFTOVER_OF_MODELS: Final = {code: said for code, said in _LEFTOVER.items() if chr(code) not in _READ_BY_MODELS}
 _SEPARATOR: Final = re.compile(rf"([\s.,?!;:'\-。，？！；：、{PAUSE}]+)")
 _INNER_MARKS: Final = frozenset("'-.,:")
 _ELLIPSIS: Final = re.compile(r"\.{2,}")
@@ -25,16 +27,17 @@ _WORD: Final = "[A-Za-z]+(?:['-][A-Za-z]+)*"
 _TIDY: Final = re.compile(rf"{_WORD}(?:[.,?!;:]? {_WORD})*[.,?!;:]?")
 
 
-def tidy(text: str, *, keep_inner_stops: bool = False, keep_digit_marks: bool = False) -> str:
+def tidy(text: str, *, keep_inner_stops: bool = False, keep_digit_marks: bool = False, keep_signs: bool = False) -> str:
     """One mark between words, none before the first. "" if there is no letter or digit.
 
-    `keep_inner_stops`: "e.g" and "node.js" stay for a reader to come; `keep_digit_marks`: 3.14, 1,000 and 3:30 too.
+    `keep_inner_stops`: "e.g" and "node.js" stay for a reader to come; `keep_digit_marks`: 3.14, 1,000 and 3:30 too;
+    `keep_signs`: a model is to read what signs mean.
     """
     if _TIDY.fullmatch(text):  # what is read over and over while it grows is plain words, most often
         return text
     if not text.isascii():  # a reading may have replaced the letter that carried a mark
         text = unicodedata.normalize("NFC", without_stray_marks(text))
-    pieces = _SEPARATOR.split(text.translate(_LEFTOVER))
+    pieces = _SEPARATOR.split(text.translate(_LEFTOVER_OF_MODELS if keep_signs else _LEFTOVER))
     if not pieces[0]:  # the text starts with a separator
         pieces = pieces[2:]
     parts: list[str] = []

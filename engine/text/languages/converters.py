@@ -1,0 +1,144 @@
+"""What a template may ask for of what matched: "{day:ordinal.en}" is the ordinal of the group `day`, in its form "en".
+
+Each takes what matched and a form, and returns words, or None where it has none.
+"""
+
+import re
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+from voicegate.engine.text.languages.definition import LanguageEntry, NativeEntry
+from voicegate.engine.text.languages.measures import Measures
+from voicegate.engine.text.languages.number_words import Form, Native, NumberWords, roman_value
+from voicegate.engine.text.languages.templates import Converter
+from voicegate.engine.text.languages.written_numbers import WrittenNumbers
+
+# Ordinals and years beyond are no words of an everyday text, and num2words errs in some of them.
+_MAX_ORDINAL: Final = 3_000
+_GROUP: Final = re.compile(r"\d+")
+_PAIR: Final = re.compile(r"[1-9]\d")
+
+
+class Converters:
+    def __init__(self, language: str, entry: LanguageEntry) -> None:
+        numbers = entry.numbers
+        self._entry = entry
+        self.measures = Measures(language, entry)
+        self.written = WrittenNumbers(
+            decimal_mark=self.measures.decimal_mark,
+            group_marks=_plain_blanks(self.measures.group_mark) + numbers.group_marks,
+        )
+        self._words = NumberWords(
+            language,
+            decimal_word=numbers.decimal,
+            digits=tuple(numbers.digits),
+            decimal_digits=tuple(numbers.decimal_digits or numbers.digits),
+            forms={name: _form(form.arguments, form.endings) for name, form in numbers.forms.items()},
+            ordinal_forms={name: _form(form.arguments, form.endings) for name, form in numbers.ordinal_forms.items()},
+            ordinals=numbers.ordinals,
+            native=_native(numbers.native),
+            decimals=numbers.decimals,
+            glue="" if entry.blanks == "none" else " ",
+        )
+        self.by_name: dict[str, Converter] = {
+            "number": self.number,
+            "count": lambda text, form: self.say(str(int(text)), "", form),  # 09 is nine
+            "ordinal": self._ordinal,
+            "roman": self._roman,
+            "year": self._year,
+            "month": self._month,
+            "digits": lambda text, form: self._words.digits(text),
+            "minutes": self._minutes,
+            "hours": self._hours,
+            "native": lambda text, form: self._words.native(int(text)) or self.number(text, ""),
+            "unit": lambda text, form: self.unit_name(text),
+            "text": lambda text, form: text,
+        }
+        self.fraction = lru_cache(1024)(self._fraction)
+
+    def number(self, text: str, form: str) -> str | None:
+        return self.say(*self.written.digits(text), form)
+
+    def say(self, whole: str, fraction: str, form: str) -> str:
+        return self.glued(self._words.number(whole, fraction, form))
+
+    def of_unit(self, number: str, sign: str, form: str | None = None, plural: str = "") -> str | None:
+        """`form`, `plural`: in place of the unit's own, and of what the number asks for."""
+        unit = self.measures.units[sign]
+        words = self.number(number, unit.form if form is None else form)
+        names = unit.names
+        pattern = names.get(plural, names["other"]) if plural else self.measures.plural(self.value(number), names)
+        return None if words is None else self.glued(pattern.replace("{0}", words))
+
+    def value(self, number: str) -> Decimal:
+        whole, fraction = self.written.digits(number)
+        return Decimal(f"{whole}.{fraction}") if fraction else Decimal(whole)
+
+    def unit_name(self, sign: str) -> str:
+        """Alone, of one or of a part of one."""
+        names = self.measures.units[sign].names
+        return names.get(self._entry.units.alone, names["other"]).replace("{0}", "").strip()
+
+    def code(self, text: str) -> str:
+        """Digit by digit, a pause between groups."""
+        return ", ".join(map(self._words.digits, _GROUP.findall(text)))
+
+    def phone(self, text: str) -> str:
+        plus = f"{self._entry.signs['+']} " if text.startswith("+") else ""
+        groups = _GROUP.findall(text)
+        said = ", ".join(map(self._pairs if self._entry.numbers.phone_pairs else self._words.digits, groups))
+        return self.glued(plus) + said
+
+    def _pairs(self, group: str) -> str:
+        return self._words.cardinal(int(group)) if _PAIR.fullmatch(group) else self._words.digits(group)
+
+    def _fraction(self, top: str, bottom: str) -> str:
+        known = self._entry.fractions.get(f"{int(top)}/{int(bottom)}")
+        if known is not None:
+            return known
+        numbers = {"top": self.say(str(int(top)), "", ""), "bottom": self.say(str(int(bottom)), "", "")}
+        return self.glued(self._entry.fraction.format(**numbers))
+
+    def _ordinal(self, text: str, form: str) -> str | None:
+        number = int("".join(filter(str.isdecimal, text)))
+        return self.glued(self._words.ordinal(number, form)) if 0 < number <= _MAX_ORDINAL else None
+
+    def _roman(self, text: str, form: str) -> str | None:
+        """`form`: of its ordinal; "cardinal": it is no ordinal."""
+        number = roman_value(text)
+        if number is None:
+            return None
+        return self._words.cardinal(number) if form == "cardinal" else self._words.ordinal(number, form)
+
+    def _year(self, text: str, form: str) -> str:
+        number = int(text)
+        return self.glued(self._words.ordinal(number, form) if form else self._words.year(number))
+
+    def _minutes(self, text: str, form: str) -> str:
+        """05 is zero five."""
+        return self._words.digits(text) if text.startswith("0") else self.say(text, "", form)
+
+    def _hours(self, text: str, form: str) -> str | None:
+        """A whole hour, with its word."""
+        return self.of_unit(str(int(text)), "h")
+
+    def _month(self, text: str, form: str) -> str | None:
+        """As CLDR has it within a date; of its name, its abbreviation or its number."""
+        number = int(text) if text.isdecimal() else self.measures.months.get(text.removesuffix("."))
+        return None if number is None else self.measures.month_names.get(number)
+
+    def glued(self, words: str) -> str:
+        return words.replace(" ", "") if self._entry.blanks == "none" else words
+
+
+def _plain_blanks(marks: str) -> str:
+    return marks.replace("\xa0", " ").replace("\u202f", " ")
+
+
+def _form(arguments: dict[str, str], endings: list[tuple[str, str]]) -> Form:
+    return Form(tuple(arguments.items()), tuple((re.compile(pattern), ending) for pattern, ending in endings))
+
+
+def _native(entry: NativeEntry | None) -> Native | None:
+    return None if entry is None else Native(tuple(entry.tens), tuple(entry.ones), entry.exceptions)

@@ -1,0 +1,153 @@
+"""What a language's file says, as it is written: `data/de.yaml` and its like. docs/languages.md tells of each entry."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+DATA_DIR: Final = Path(__file__).parent / "data"
+
+Plurals = dict[str, str]  # by CLDR's plural category; "other" is always there
+_EntryType = TypeVar("_EntryType")
+_Digits = Annotated[list[str], Meta(min_length=10, max_length=10)]
+
+
+class LanguageError(ValueError):
+    """A language's file is not usable. The message names the file and what is wrong."""
+
+
+class _Entry(Struct, frozen=True, forbid_unknown_fields=True, rename={"as_": "as"}):
+    pass
+
+
+class FormEntry(_Entry, frozen=True):
+    """Of a number in front of a noun, or in a case: arguments of num2words, and endings that its words get."""
+
+    arguments: dict[str, str] = {}
+    endings: list[tuple[str, str]] = []
+
+
+class NativeEntry(_Entry, frozen=True):
+    tens: _Digits
+    ones: _Digits
+    exceptions: dict[int, str] = {}
+
+
+class NumbersEntry(_Entry, frozen=True):
+    decimal: str  # the word at the decimal mark
+    digits: _Digits  # as codes and telephone numbers are said
+    decimal_digits: list[str] = []  # behind the decimal mark, where they are others
+    decimals: Literal["digits", "pairs", "num2words"] = "digits"
+    group_marks: str = ""  # beside CLDR's
+    forms: dict[str, FormEntry] = {}
+    ordinal_forms: dict[str, FormEntry] = {}
+    ordinals: dict[int, str] = {}
+    native: NativeEntry | None = None
+    phone_pairs: bool = False
+
+
+class FrameEntry(_Entry, frozen=True):
+    """`read` is how it is written behind `before`; `as` what is said."""
+
+    read: str
+    as_: str
+    before: str = ""
+
+
+class AgreementEntry(_Entry, frozen=True):
+    """Which form a bare number has before what matches `behind`; null: it is left to the model."""
+
+    behind: str
+    form: str | None
+    numbers: str = r"\d+"
+    before: str = ""
+    plural: str = ""  # of a unit: the category in place of the number's own
+
+
+class MoneyEntry(_Entry, frozen=True):
+    with_cents: str = ""  # "{major} {minor}"; "": cents are read as decimals
+    cents_alone: str = ""
+    magnitude: str = "{number} {magnitude} {currency}"
+    cents: dict[str, Plurals] = {}
+    names: dict[str, Plurals] = {}
+    forms: dict[str, str] = {}
+    signs: dict[str, str] = {}  # as it writes them, beside CLDR's: "руб." -> RUB
+
+
+class MagnitudeEntry(_Entry, frozen=True):
+    names: Plurals
+    form: str = ""
+
+
+class UnitsEntry(_Entry, frozen=True):
+    alone: str = "one"  # CLDR's category of a unit behind a fraction: "tres cuartos de litro"
+    of_fraction: str = "{fraction} {unit}"
+    signs: dict[str, str] = {}  # as it writes them, beside CLDR's -> CLDR's name, or one of `names`
+    names: dict[str, Plurals] = {}  # "{0} Esslöffel"; before CLDR's
+    forms: dict[str, str] = {}
+    cases: list[AgreementEntry] = []  # forms in place of these
+
+
+class LanguageEntry(_Entry, frozen=True):
+    numbers: NumbersEntry
+    signs: dict[str, str]
+    minus: str
+    range: str
+    fractions: dict[str, str]
+    fraction: str  # of others: "{top} durch {bottom}"
+    codes: str  # what names a code, or a telephone, that is said digit by digit
+    blanks: Literal["around", "before", "none"] = "around"  # the words of a number
+    times: str = "x"  # letters that are read as × between numbers
+    per: str = ""  # 5 €/kg
+    address: dict[str, str] = {}
+    ending: str = ""  # what is said before the last digits of a number that is hidden with stars
+    is_phone: str = ""
+    dotted: str = ""  # between the parts of versions and addresses of networks: "Punkt"
+    replaced: list[tuple[str, str]] = []
+    abbreviations: dict[str, str] = {}
+    ending_abbreviations: list[str] = []
+    openers: str = ""
+    words: str = ""  # by which the language is known among others of its script
+    date_links: str = ""
+    rulers: str = ""
+    macros: dict[str, str] = {}
+    frames: list[FrameEntry] = []
+    agreement: list[AgreementEntry] = []
+    money: MoneyEntry = MoneyEntry()
+    magnitudes: dict[str, MagnitudeEntry] = {}
+    units: UnitsEntry = UnitsEntry()
+    repairs: list[tuple[str, str]] = []
+
+
+class InternationalSigns(_Entry, frozen=True):
+    """Of every language: sign -> CLDR's name of a unit, code of a currency."""
+
+    units: dict[str, str]
+    currencies: dict[str, str]
+
+
+@lru_cache(maxsize=1)
+def known_languages() -> frozenset[str]:
+    """That have a file."""
+    return frozenset(path.stem for path in DATA_DIR.glob("*.yaml"))
+
+
+@lru_cache
+def load(language: str) -> LanguageEntry:
+    """Raises LanguageError."""
+    return _decoded(DATA_DIR / f"{language}.yaml", LanguageEntry)
+
+
+@lru_cache(maxsize=1)
+def international_signs() -> InternationalSigns:
+    """Raises LanguageError."""
+    return _decoded(DATA_DIR.parent / "international.yaml", InternationalSigns)
+
+
+def _decoded(path: Path, kind: type[_EntryType]) -> _EntryType:
+    try:
+        return msgspec.yaml.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise LanguageError(f"{path}: {error}") from error

@@ -1,0 +1,104 @@
+"""Units, currencies and months of a language: CLDR's, by Babel, and what the language's file says otherwise. Pure."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from babel import Locale
+from babel.numbers import format_decimal, get_currency_name, get_currency_symbol, list_currencies
+from babel.units import format_unit
+
+from voicegate.engine.text.languages.definition import LanguageEntry, Plurals, international_signs
+
+_NAMES_WITHOUT_CLDR: Final = {"BTC": "Bitcoin"}
+# One number of each plural category that any language has.
+_SAMPLES: Final = tuple(map(Decimal, ("1", "2", "5", "0", "3", "11", "21", "100", "1000000", "1.5")))
+_DEGREE: Final = "angle-degree"  # whose symbol begins that of a temperature
+_PLAIN: Final = "0.#"
+_MARKED: Final = 7_777  # stands for the number, where Babel gives the words around it
+
+
+class Unit(NamedTuple):
+    names: Plurals  # with {0} for the number
+    form: str
+
+
+class Currency(NamedTuple):
+    names: Plurals
+    form: str
+    cents: Plurals  # none: it has none, or they are read as decimals
+
+
+class Measures:
+    """Of one language."""
+
+    def __init__(self, language: str, entry: LanguageEntry) -> None:
+        self._locale = Locale.parse(language)
+        self._entry = entry
+        self.decimal_mark: str = self._locale.number_symbols["latn"]["decimal"]
+        self.group_mark: str = self._locale.number_symbols["latn"]["group"]
+        self.units: Mapping[str, Unit] = self._units()
+        self.currencies: Mapping[str, Currency] = self._currencies()
+        self.months: Mapping[str, int] = self._months()
+        self.month_names: Mapping[int, str] = self._locale.months["format"]["wide"]
+
+    def plural(self, number: Decimal, names: Plurals) -> str:
+        return names.get(self._locale.plural_form(number), names["other"])
+
+    def _categories(self) -> dict[str, Decimal]:
+        """A number of each plural category."""
+        found: dict[str, Decimal] = {}
+        for sample in _SAMPLES:
+            found.setdefault(self._locale.plural_form(sample), sample)
+        return found
+
+    def _units(self) -> dict[str, Unit]:
+        international = international_signs().units
+        own = {_symbol(name, self._locale): name for name in set(international.values()) - {_DEGREE}}
+        signs = {sign: name for sign, name in own.items() if sign} | international
+        signs |= self._entry.units.signs
+        kinds = {name: self._unit(name) for name in set(signs.values())}
+        return {sign: kinds[name] for sign, name in signs.items()}
+
+    def _unit(self, name: str) -> Unit:
+        form = self._entry.units.forms.get(name, "")
+        if (names := self._entry.units.names.get(name)) is not None:
+            return Unit(names, form)
+        long = {
+            category: format_unit(sample, name, "long", _PLAIN, locale=self._locale).replace(
+                format_decimal(sample, _PLAIN, locale=self._locale), "{0}"
+            )
+            for category, sample in self._categories().items()
+        }
+        return Unit({category: pattern.replace("\xa0", " ") for category, pattern in long.items()}, form)
+
+    def _currencies(self) -> dict[str, Currency]:
+        money = self._entry.money
+        signs = international_signs().currencies | money.signs
+        codes = set(signs.values()) & list_currencies()
+        own = {get_currency_symbol(code, self._locale): code for code in codes}
+        signs = {sign: code for sign, code in own.items() if not sign.isascii()} | signs
+        kinds = {code: self._currency(code) for code in set(signs.values())}
+        return {sign: kinds[code] for sign, code in signs.items()}
+
+    def _currency(self, code: str) -> Currency:
+        money = self._entry.money
+        names = money.names.get(code) or {
+            category: _NAMES_WITHOUT_CLDR.get(code) or get_currency_name(code, count=sample, locale=self._locale)
+            for category, sample in self._categories().items()
+        }
+        return Currency(names, money.forms.get(code, ""), money.cents.get(code, {}))
+
+    def _months(self) -> dict[str, int]:
+        """Names and abbreviations, as they are written within a sentence."""
+        found: dict[str, int] = {}
+        for length in ("wide", "abbreviated"):
+            for number, name in self._locale.months["format"][length].items():
+                found.setdefault(name.removesuffix("."), number)
+        return found
+
+
+def _symbol(name: str, locale: Locale) -> str:
+    """As the language writes the unit behind a number; "": it has none of its own."""
+    written = format_unit(_MARKED, name, "short", _PLAIN, locale=locale)
+    return written.replace(str(_MARKED), "").replace("\xa0", " ").replace("\u202f", " ").strip()
