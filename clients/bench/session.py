@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from voicegate.clients.bench import judge
 from voicegate.clients.bench.crew import Crew, carry_out
+from voicegate.clients.bench.dialects import UNPACED
 from voicegate.clients.bench.leftovers import left_behind
 from voicegate.clients.bench.plan import Finished, Record, Target
 from voicegate.clients.bench.scenario import Kind, Scenario
@@ -67,6 +68,7 @@ class Bench:
         row = judge.figures(crew.records, window_s=window_s)
         row["seconds_per_letter"] = round(self._settings.seconds_per_letter, 4)  # that its turns were expected to take
         row["clients"] = _clients(crew.finished)
+        row["may_be_paced"] = scenario.kind is Kind.CLOSED and self._target.dialect not in UNPACED
         row["connect_ms"] = summary([each_ms for each in crew.finished for each_ms in each.connects_ms])
         row["left_behind"] = await left_behind(self._target)
         row["server_cpu"] = watch.report()

@@ -99,6 +99,8 @@ def _remarks(row: Mapping[str, Any]) -> list[str]:
         remarks.append(
             f"the clients themselves were up to {lag_ms:.0f} ms late: this machine is too busy to measure on"
         )
+    if row.get("may_be_paced"):
+        remarks.append("this protocol cannot ask for haste: audio-s/s and rtf tell the pace at which the server sends")
     lag = row.get("send_lag_ms")
     if lag is not None and lag["p95"] > MAX_SEND_LAG_MS:
         num_late = row["clients"].get("num_late_connections", 0)

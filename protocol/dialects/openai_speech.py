@@ -22,6 +22,7 @@ _ERROR_NAMES: Final = {
     "too_many_contexts": "rate_limit_exceeded",
     "unknown_model": "model_not_found",
 }
+_STREAMED_BY_VLLM_OMNI: Final = ("pcm", "wav")
 # Of speech, as this family of models counts; usage is told in tokens.
 _TOKEN_MS: Final = 40
 
@@ -44,6 +45,7 @@ class _Body(Struct, frozen=True):
     normalize: bool | None = None
     pronunciations: Pronunciations | None = None
     # vLLM-Omni's:
+    stream: bool | None = None
     speaker: str | None = None
     ref_audio: str | list[str] | None = None
     ref_text: str | None = None
@@ -90,8 +92,7 @@ class OpenAiSpeech:
         asked = decode(body, _Body)
         check_no_other_reference(asked)
         output = openai_format(asked.response_format or "mp3")
-        is_sse = asked.stream_format == "sse"
-        framing: Framing = SpeechEvents(len(asked.input)) if is_sse else PlainAudio(output)
+        framing: Framing = SpeechEvents(len(asked.input)) if _is_in_events(asked) else PlainAudio(output)
         return OneShot(
             text=asked.input,
             output=output,
@@ -108,6 +109,16 @@ class OpenAiSpeech:
 
     def error_body(self, problem: Problem, status: HTTPStatus, _request_id: str) -> object:
         return error_body(problem, status)
+
+
+def _is_in_events(asked: _Body) -> bool:
+    """vLLM-Omni streams `pcm` and `wav` alone, in events unless they are declined.
+
+    Clients of other servers send `stream` too, and read what comes as audio: in any format, but these seldom.
+    """
+    if asked.stream_format is not None:
+        return asked.stream_format == "sse"
+    return bool(asked.stream) and asked.response_format in _STREAMED_BY_VLLM_OMNI
 
 
 def error_body(problem: Problem, status: HTTPStatus) -> dict[str, object]:

@@ -16,6 +16,7 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import Backlog
 from voicegate.protocol.dialects.dialect import Effect, FindVoice, Hangup, Reply, Speech
 from voicegate.protocol.dialects.format_names import openai_format
+from voicegate.protocol.dialects.one_shot import LEAD_MS
 from voicegate.protocol.dialects.reading import language_code, native_name, read, reply, speed_of
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
@@ -141,6 +142,8 @@ class VllmOmni:
             instruct=config.instructions,
             seed=config.seed,
             language=language_code(config.language),
+            # A file is of use when it is whole.
+            pace=wire.Pace() if config.stream_audio else wire.Pace(lead_ms=LEAD_MS),
         )
         return _Utterance(opening.context, index, config, output), opening
 

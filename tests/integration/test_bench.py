@@ -1,6 +1,7 @@
 """The bench's client processes against a real gateway with the FakeEngine: every kind of scenario, small."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,11 +12,12 @@ import pytest
 from tests.integration.wire_client import serving
 from tests.support.patience import PATIENCE_S
 from tests.unit.clients.deadline import deadline
+from voicegate.clients.bench import table
 from voicegate.clients.bench.crew import BenchFailed
-from voicegate.clients.bench.dialects import DIALECTS, native
+from voicegate.clients.bench.dialects import DIALECTS, native, openai
 from voicegate.clients.bench.dialects.conversation import ConversationLost
 from voicegate.clients.bench.leftovers import left_behind
-from voicegate.clients.bench.plan import Outcome, Reader, Record, Target
+from voicegate.clients.bench.plan import Outcome, Reader, Record, Target, Turn
 from voicegate.clients.bench.scenario import Scenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import Texts
@@ -116,6 +118,41 @@ async def test_every_dialect_hears_what_the_native_one_does(url: str) -> None:
         assert [record.turn for record in records] == [0, 1], dialect
         spoken = {round(sum(num for _, num in record.arrivals) / 48 / MS_PER_CHARACTER) for record in records}
         assert spoken <= sounding, dialect
+
+
+@pytest.mark.parametrize(("dialect", "may_be_paced"), [("openai", False), ("vllm-omni", True)])
+async def test_where_a_protocol_cannot_ask_for_haste_it_is_told(url: str, dialect: str, may_be_paced: bool) -> None:
+    settings = replace(SETTINGS, duration_s=0.1)
+    target = Target(url.removesuffix(STREAM_PATH), dialect)
+    row = await bench(target, Told(), settings).measure(parse("closed:1"))
+    assert row["may_be_paced"] is may_be_paced
+    assert any("cannot ask for haste" in line for line in table.lines("closed:1", row)) is may_be_paced
+
+
+async def test_openai_asks_for_audio_as_it_is_made_and_takes_no_events_for_it() -> None:
+    asked = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length: ")[2].partition("\r")[0])
+        asked.append(json.loads(await reader.readexactly(length)))
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        )
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        conversation = await openai.connect(Target(f"http://127.0.0.1:{port}", "openai"), Reader.PROMPT)
+        await conversation.begin(Turn(()))
+        await conversation.say("Hello.")
+        await conversation.end()
+        with pytest.raises(ConversationLost, match="answers in events"):
+            await conversation.receive()
+        await conversation.close()
+    assert [(each["stream"], each["stream_format"], each["response_format"]) for each in asked] == [
+        (True, "audio", "pcm")
+    ]
 
 
 async def test_every_dialect_can_be_interrupted() -> None:

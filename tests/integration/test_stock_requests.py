@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.integration.http_client import native_pcm, post
+from tests.integration.http_client import audio_of_events, native_pcm, post
 from tests.integration.test_dialects import audio_of, peer
 from tests.integration.wire_client import serving
 from voicegate.engine.fake.engine import Script
+from voicegate.protocol.dialects.one_shot import LEAD_MS
 
 pytestmark = pytest.mark.integration
 
@@ -131,3 +132,42 @@ async def test_elevenlabs_settings_and_cartesias_embedding_by_websocket() -> Non
         async with peer(served.url, "/tts/websocket") as client:
             await client.send({**CARTESIA, "voice": EMBEDDING, "context_id": "a", "language": None, "speed": "normal"})
             assert audio_of(await client.until(lambda frame: frame["type"] == "done"), "data")
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_in_events"),
+    [
+        ({"stream": True, "response_format": "pcm"}, True),
+        ({"stream": True, "response_format": "wav"}, True),
+        ({"stream": True, "stream_format": "sse", "response_format": "pcm"}, True),
+        ({"stream": True, "stream_format": "audio", "response_format": "pcm"}, False),
+        ({"stream": False, "response_format": "pcm"}, False),
+        ({"stream": True, "response_format": "mp3"}, False),
+        ({"stream": True}, False),
+    ],
+)
+async def test_stream_is_answered_as_vllm_omni_does(asked: dict[str, Any], is_in_events: bool) -> None:
+    """Of the formats that it streams: in events, unless these are declined."""
+    async with serving() as served:
+        status, headers, body = await post(served.url, "/v1/audio/speech", {"input": TEXT, **asked})
+    assert status == 200
+    assert (headers["content-type"].partition(";")[0] == "text/event-stream") is is_in_events
+    if asked.get("response_format") == "pcm":
+        assert (audio_of_events(body) if is_in_events else body) == await native_pcm(TEXT)
+
+
+@pytest.mark.parametrize(("stream_audio", "lead_ms"), [(False, LEAD_MS), (True, None)])
+async def test_a_file_of_vllm_omnis_is_not_paced(stream_audio: bool, lead_ms: int | None) -> None:
+    """It is of use when it is whole, as an answer by HTTP is; what is streamed is heard as it comes."""
+    async with (
+        serving(Script(max_lead_ms=LEAD_MS)) as served,
+        peer(served.url, "/v1/audio/speech/stream") as client,
+    ):
+        await client.send(
+            {"type": "session.config", "response_format": "pcm", "stream_audio": stream_audio},
+            {"type": "input.text", "text": TEXT},
+            {"type": "input.done"},
+        )
+        heard = await client.until(lambda frame: isinstance(frame, dict) and frame["type"] == "session.done")
+        assert b"".join(frame for frame in heard if isinstance(frame, bytes)) == await native_pcm(TEXT)
+        assert [request.lead_ms for request in served.engine.requests] == [lead_ms]

@@ -66,6 +66,8 @@ class OpenAiConversation:
 
     async def end(self) -> None:
         fields: dict[str, Any] = {"model": "tts-1", "input": "".join(self._text), "response_format": "pcm"}
+        # Without these a server may answer with the whole file at once, or in events.
+        fields |= {"stream": True, "stream_format": "audio"}
         body = msgspec.json.encode(fields | {"voice": self._turn.voice or self._target.voice or "alloy"})
         headers = {
             "Host": f"{self._place.host}:{self._place.port}",
@@ -109,6 +111,8 @@ class OpenAiConversation:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         status = int(head.split(maxsplit=2)[1])
         headers = dict(_header(line) for line in head.splitlines()[1:] if line)
+        if headers.get("content-type", "").startswith("text/event-stream"):
+            raise ValueError("the server answers in events, though asked for audio as it is")
         self._is_last = headers.get("connection") == "close"
         if headers.get("transfer-encoding", "") != "chunked":
             body = await self._reader.readexactly(int(headers.get("content-length", 0)))

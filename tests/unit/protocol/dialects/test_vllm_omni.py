@@ -18,6 +18,7 @@ from tests.unit.protocol.dialects.conversation import (
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects import vllm_omni
 from voicegate.protocol.dialects.dialect import Speech
+from voicegate.protocol.dialects.one_shot import LEAD_MS
 from voicegate.protocol.dialects.vllm_omni import VllmOmni
 
 pytestmark = pytest.mark.unit
@@ -34,6 +35,9 @@ def omni(**config: Any) -> VllmOmni:
 
 def text(text: str) -> dict[str, str]:
     return {"type": "input.text", "text": text}
+
+
+WHOLE_FILE = wire.Pace(lead_ms=LEAD_MS)
 
 
 def opened(number: int = 0, **fields: Any) -> wire.Open:
@@ -165,7 +169,10 @@ def test_a_file_over_its_bound_is_stopped_behind_its_whole_text_too(monkeypatch:
     assert told(dialect, Speech("utterance#0", b"abcd", 0, 20))[1:] == [wire.Cancel("utterance#0")]
     assert told(dialect, Speech("utterance#0", b"ef", 20, 30)) == []
     assert said(dialect, text("Two.")) == []
-    assert told(dialect, cancelled("utterance#0"))[-2:] == [opened(1), wire.Text("utterance#1", "Two.")]
+    assert told(dialect, cancelled("utterance#0"))[-2:] == [
+        opened(1, pace=WHOLE_FILE),
+        wire.Text("utterance#1", "Two."),
+    ]
 
 
 @pytest.mark.parametrize("end", [cancelled("utterance#0"), error("engine_failed", "broken", "utterance#0")])
@@ -177,7 +184,7 @@ def test_the_rest_of_a_text_whose_file_was_too_long_is_not_spoken(
     said(dialect, text("Half a "))
     told(dialect, Speech("utterance#0", b"abcd", 0, 20))
     assert said(dialect, text("sentence."), DONE, text("Two.")) == []
-    assert told(dialect, end)[-2:] == [opened(1), wire.Text("utterance#1", "Two.")]
+    assert told(dialect, end)[-2:] == [opened(1, pace=WHOLE_FILE), wire.Text("utterance#1", "Two.")]
 
 
 @pytest.mark.parametrize("anew", [CANCEL, {"type": "session.config", "voice": "anna"}])
@@ -186,7 +193,7 @@ def test_behind_a_failure_a_client_may_begin_anew_without_ending_what_failed(ane
     said(dialect, text("One."))
     told(dialect, error("overloaded", "full", "utterance#0"))
     assert said(dialect, text("half a sentence"), anew) == []
-    assert said(dialect, text("Two.")) == [opened(1), wire.Text("utterance#1", "Two.")]
+    assert said(dialect, text("Two.")) == [opened(1, pace=WHOLE_FILE), wire.Text("utterance#1", "Two.")]
 
 
 def test_what_waits_for_an_utterance_is_bounded_whatever_it_is() -> None:
@@ -219,7 +226,9 @@ def test_what_is_no_message_is_answered(frame: str | bytes, said_text: str) -> N
 def test_what_a_config_says() -> None:
     dialect = omni(instructions="Slowly.", seed=7, speed=0.1, speaker="x", voice=None, response_format="opus")
     (opening, _) = said(dialect, text("Hi."))
-    assert opening == wire.Open(context="utterance#0", format=wire.Format(), speed=0.5, instruct="Slowly.", seed=7)
+    assert opening == wire.Open(
+        context="utterance#0", format=wire.Format(), speed=0.5, instruct="Slowly.", seed=7, pace=WHOLE_FILE
+    )
 
 
 def test_close() -> None:
@@ -258,5 +267,5 @@ def test_of_a_text_no_more_is_kept_than_is_shown() -> None:
 
 def test_null_is_what_is_not_said() -> None:
     dialect = omni(response_format=None, speed=None, instructions=None, language=None, seed=None)
-    assert said(dialect, text("hi")) == [opened(), wire.Text("utterance#0", "hi")]
+    assert said(dialect, text("hi")) == [opened(pace=WHOLE_FILE), wire.Text("utterance#0", "hi")]
     assert told(dialect, Speech("utterance#0", b"RIFF", 0, 1), done("utterance#0"))[0]["format"] == "wav"
