@@ -71,7 +71,8 @@ class UtteranceRequest:
     instruct: str | None = None
     seed: int | None = None  # None: the engine draws one
     lead_ms: int | None = None  # audio generated ahead of real time at most; None: the engine's default
-    language: str | None = None  # ("en-GB") to read in what the script leaves open; None: the model's first
+    # ("en-GB") to read in what the script leaves open; None: that of the voice's recording, else the model's first
+    language: str | None = None
     is_normalized: bool = True  # numbers, signs and markup become words; else the model is given what is written
     max_buffer_delay_ms: int | None = None  # text waits for no longer than this for more; None: the engine's rule
     dictionaries: tuple[Dictionary, ...] = ()  # the first one has precedence

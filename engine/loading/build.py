@@ -256,7 +256,7 @@ def engine_info(config: EngineConfig, stages: Stages, *others: Stages) -> Engine
     model, traits = stages.model, stages.llm.traits
     return EngineInfo(
         model=model.name,
-        voices=tuple(ready.voice.info(model.languages[0]) for ready in stages.voices.values()),
+        voices=tuple(ready.voice.info(model.languages) for ready in stages.voices.values()),
         default_voice=default_of(config, model, stages.voices),
         modes=speaking_modes(traits),
         pre_skip_48k=pre_skip_48k(AudioFormat()),

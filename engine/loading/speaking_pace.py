@@ -58,7 +58,7 @@ def measure_pace(
             config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
         )
         prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
-        reader = SpanReader(voice.info(model.languages[0]).language or model.languages[0], tags=tokenizer.tags)
+        reader = SpanReader(voice.language(model.languages) or model.languages[0], tags=tokenizer.tags)
         sentences = [_read(text, reader, tokenizer, max_letters(config.max_clause_tokens)) for text in texts]
         device = open_devices(config).llm
         start = ModelStart(device.device, SILENT)

@@ -43,11 +43,12 @@ class Reception:
 
     def open(self, listing: Listing, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
         """What the engine's interface promises to refuse was refused before."""
+        languages = self._model.languages
         feed = ClauseFeed(
             listing,
             self._mode(request.mode),
             self._tokenizer,
-            language=self._model.languages[0] if request.language is None else request.language,
+            language=request.language or voice.voice.language(languages) or languages[0],
             max_clause_tokens=self._max_clause_tokens,
             pronunciation=Pronunciation(request.dictionaries),
             is_normalized=request.is_normalized,

@@ -233,7 +233,7 @@ class ThreadedEngine:
                 ready = await self._prepare(voice)
             # No waiting from here to where it can be asked for: it is there whole, or not at all.
             self._inbox.put(lambda core: core.put_up_voice(ready))
-            added = voice.info(info.languages[0])
+            added = voice.info(info.languages)
             self._info = with_voice(self.info, added, is_clone=is_clone)
             if not is_clone:
                 await asyncio.to_thread(keeper.save, voice)

@@ -1,10 +1,15 @@
 """Which language a span is read in: by its script, and where the script leaves it open, by a hint. Pure."""
 
 import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.characters import has_han
+from voicegate.engine.text.english.data import DATA
+from voicegate.engine.text.languages.definition import common_words
 from voicegate.engine.text.latex import FORMULA_COMMAND
 from voicegate.engine.text.web import read_addresses, replace_addresses
 
@@ -68,6 +73,26 @@ def detect_language(text: str, hint: str) -> str:
     if base in _WRITTEN_OTHERWISE and has_deciding_word(text):
         return _DEFAULT_LATIN
     return hint
+
+
+def recorded_language(transcript: str, languages: Sequence[str]) -> str | None:
+    """That of `languages` in which a recording speaks, by its transcript; None: it tells none of them.
+
+    Where the script leaves it open, the one of which the transcript has most common words; the first of equals.
+    """
+    if not transcript.strip():
+        return None
+    spoken = base_language(detect_language(transcript, languages[0]))
+    candidates = [tag for tag in languages if base_language(tag) not in _WRITTEN_OTHERWISE]
+    if spoken in _WRITTEN_OTHERWISE or not candidates:
+        return next((tag for tag in languages if base_language(tag) == spoken), None)
+    words = Counter(word.lower() for word in _LATIN_WORD.findall(transcript))
+    return max(candidates, key=lambda tag: sum(words[word] for word in _common_words(base_language(tag))))
+
+
+@lru_cache
+def _common_words(language: str) -> frozenset[str]:
+    return frozenset(DATA["common_words"].split()) if language == "en" else common_words(language)
 
 
 def has_deciding_word(text: str) -> bool:

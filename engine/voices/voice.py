@@ -7,6 +7,7 @@ was tuned, its pace (see pace.py).
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from safetensors.torch import save
 from voicegate.engine import units
 from voicegate.engine.interface import VoiceInfo
 from voicegate.engine.model.weights import load_metadata, load_state_dict
-from voicegate.engine.text.language import detect_language
+from voicegate.engine.text.language import recorded_language
 from voicegate.engine.text.spoken_length import spoken_letters
 from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.whole_file import write_whole
@@ -49,10 +50,13 @@ class Voice:
     def seconds(self) -> float:
         return self.num_tokens / units.TOKEN_RATE_HZ
 
-    def info(self, language: str) -> VoiceInfo:
-        """`language`: of its transcript, where that one's script leaves it open."""
-        spoken = detect_language(self.transcript, language) if self.transcript else None
-        return VoiceInfo(self.name, self.description, spoken, self._digest())
+    def language(self, languages: Sequence[str]) -> str | None:
+        """Of its recording, one of the model's `languages`; None where that is not known."""
+        return _language_of(self.transcript, tuple(languages))
+
+    def info(self, languages: Sequence[str]) -> VoiceInfo:
+        """`languages`: those of its model."""
+        return VoiceInfo(self.name, self.description, self.language(languages), self._digest())
 
     def _digest(self) -> str:
         """Equal of what is made of equal recordings and texts, and of what a file gives back, tuned or not."""
@@ -68,6 +72,11 @@ class Voice:
             return self.pace.tokens_per_letter
         letters = _letters_of(self.transcript)
         return self.num_tokens / letters if letters else _DEFAULT_MS_PER_LETTER / units.MS_PER_TOKEN
+
+
+@lru_cache(maxsize=256)  # asked for with every utterance
+def _language_of(transcript: str, languages: tuple[str, ...]) -> str | None:
+    return recorded_language(transcript, languages)
 
 
 @lru_cache(maxsize=256)  # asked for with every instruction

@@ -179,10 +179,13 @@ class HandDrivenEngine:
         seed: int = 1,
         speed: float = 1.0,
         max_buffer_delay_ms: int | None = None,
+        language: str | None = None,
     ) -> UtteranceId:
         utterance_id = UtteranceId(name)
         self.heard[utterance_id] = Heard()
-        request = UtteranceRequest(utterance_id, voice, PCM, mode, speed, max_buffer_delay_ms=max_buffer_delay_ms)
+        request = UtteranceRequest(
+            utterance_id, voice, PCM, mode, speed, max_buffer_delay_ms=max_buffer_delay_ms, language=language
+        )
         self.core.submit(request, seed=seed)
         return utterance_id
 

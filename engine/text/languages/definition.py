@@ -140,6 +140,11 @@ def load(language: str) -> LanguageEntry:
     return _decoded(DATA_DIR / f"{language}.yaml", LanguageEntry)
 
 
+def common_words(language: str) -> frozenset[str]:
+    """By which it is known among others of its script; none, where it has no file."""
+    return frozenset(load(language).words.split()) if language in known_languages() else frozenset()
+
+
 @lru_cache(maxsize=1)
 def international_signs() -> InternationalSigns:
     """Raises LanguageError."""

@@ -106,6 +106,24 @@ def test_a_tuned_voice_begins_when_its_own_pace_allows(pace: VoicePace | None, b
     assert begins_now(engine, utterance) is begins
 
 
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL, SpeakingMode.BISTREAM])
+@pytest.mark.parametrize(("language", "spoken"), [(None, "bei zehn hoch sieben"), ("en", "bei ten hoch seven")])
+def test_where_nobody_names_a_language_it_is_that_of_the_voices_recording(
+    mode: SpeakingMode, language: str | None, spoken: str
+) -> None:
+    stages = hollow().stages
+    voice = replace(stages.voices["rms"].voice, transcript="Guten Tag, ich bin Ihre Stimme für heute.")
+    voices = {"rms": replace(stages.voices["rms"], voice=voice)}
+    model = replace(stages.model, languages=("en", "de"))
+    engine = HandDrivenEngine(CONFIG, replace(stages, voices=voices, model=model))
+    utterance_id = engine.submit("u", mode=mode, language=language)
+    engine.core.push_text(utterance_id, "bei 10 hoch 7")
+    engine.core.end_text(utterance_id)
+    (utterance,) = engine.core._roster
+    utterance.feed.read_all()
+    assert tuple(utterance.feed.clauses[0].text_ids) == stages.tokenizer.encode(spoken)
+
+
 LATE = ((0.1, True), (1.0, False))  # first blocks are quick, later ones would not follow in time
 STRAINED = ((0.02, True), (0.4, True))
 ONE_BLOCK, TWO_BLOCKS = 12 + 3, 12 + 25 + 3  # and what is looked ahead at

@@ -91,7 +91,7 @@ def test_equal_speech_has_an_equal_digest(tmp_path: Path) -> None:
     """By it a front knows whether an engine process has loaded what another has made."""
 
     def digest(voice: Voice) -> str:
-        return voice.info("en").digest
+        return voice.info(["en"]).digest
 
     path = write(tmp_path / "anna.safetensors", texts=TEXTS | {"made_from": "a digest"})
     first = load(path)
