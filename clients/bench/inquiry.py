@@ -9,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from voicegate.clients.bench.plan import Target
-from voicegate.clients.python.address import stream_url
+from voicegate.clients.python.address import path_beside, stream_url
 from voicegate.clients.python.errors import InvalidInput
 
 _TIMEOUT_S: Final = 5.0
@@ -56,7 +56,7 @@ def _ask(target: Target, path: str) -> Answer | None:
             else HTTPSConnection(parts.netloc, timeout=_TIMEOUT_S, context=context)
         )
         with closing(connection):
-            connection.request("GET", path, headers=target.headers)
+            connection.request("GET", path_beside(target.url, path), headers=target.headers)
             response = connection.getresponse()
             body = response.read(_MAX_BYTES)
     except (OSError, HTTPException, ValueError, InvalidInput):

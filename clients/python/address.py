@@ -31,6 +31,12 @@ def stream_url(url: str) -> str:
     return parts._replace(scheme=scheme, path=path).geturl()
 
 
+def path_beside(url: str, path: str) -> str:
+    """Of the gateway whose stream `url` is: behind a proxy it may be in a folder."""
+    folder, _, _ = urlsplit(stream_url(url)).path.rpartition(STREAM_PATH)
+    return folder + path
+
+
 def resuming_url(url: str, session: str) -> str:
     """`url` with the session that is to be resumed, for balancers on the way: its server is found by its id."""
     parts = urlsplit(stream_url(url))

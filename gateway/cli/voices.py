@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from voicegate.clients.python.address import key_headers, stream_url, tls_for, untrusted
+from voicegate.clients.python.address import key_headers, path_beside, stream_url, tls_for, untrusted
 from voicegate.clients.python.refusal import answered
 from voicegate.engine import units
 from voicegate.engine.interface import check_voice_name
@@ -260,9 +260,10 @@ def fetch_voices(url: str, api_key: str | None = None, ca_file: Path | None = No
         connection = http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
     else:
         connection = http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
-    where = f"{parts.netloc}/v1/voices"
+    path = path_beside(url, "/v1/voices")
+    where = f"{parts.netloc}{path}"
     try:
-        connection.request("GET", "/v1/voices", headers=key_headers(api_key))
+        connection.request("GET", path, headers=key_headers(api_key))
         response = connection.getresponse()
         body = response.read()
     except ssl.SSLCertVerificationError as error:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -21,6 +22,7 @@ from playwright.async_api import Page
 from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.rig import serving
 from tests.support.patience import PATIENCE_S
+from tests.support.programs import required
 from voicegate import __version__, clients
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
@@ -40,15 +42,22 @@ BUILDS: Final = {
 }
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> Path:
-    """Its folder, with what `npm install` puts there."""
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An app's folder, as its developer has it."""
     if not PACKAGES.is_dir():
         reason = "no bundlers: deploy/setup_node.sh installs them"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    shutil.copytree(APP, tmp_path, dirs_exist_ok=True)
-    shutil.copytree(PLAYER, tmp_path / "node_modules" / NAME)
-    return tmp_path
+    folder = tmp_path_factory.mktemp("app")
+    shutil.copytree(APP, folder, dirs_exist_ok=True)
+    options = ("--install-links", "--offline", "--no-audit", "--no-fund", "--loglevel=error")
+    subprocess.run([required("npm"), "install", *options, PLAYER], cwd=folder, check=True, timeout=PATIENCE_S)
+    return folder
+
+
+@pytest.fixture
+def app(installed: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(installed, tmp_path / "app")
 
 
 def node(app: Path, program: str, *arguments: str) -> "asyncio.Future[asyncio.subprocess.Process]":
@@ -126,6 +135,17 @@ async def test_an_app_that_is_built_speaks(bundler: str, app: Path, page: Page) 
 async def test_an_app_that_is_being_written_speaks(app: Path, page: Page) -> None:
     async with vite_server(app) as origin:
         await speak(page, origin)
+
+
+async def test_a_server_that_renders_pages_may_import_it(app: Path) -> None:
+    """Frameworks do, where there is no browser; Node.js had no `navigator` before 21."""
+    script = f"import('{NAME}').then(({{ Player }}) => console.log(Player.name))"
+    executable, _ = compute_driver_executable()
+    process = await asyncio.create_subprocess_exec(
+        *(executable, "--no-experimental-global-navigator", "--eval", script), cwd=app, stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await process.communicate()
+    assert told.decode() == "Player\n"
 
 
 async def test_the_package_is_of_this_version() -> None:

@@ -5,14 +5,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page
 
 from tests.browser.firefox import Firefox, FirefoxPage, firefox, loudspeaker
 from tests.browser.rig import reference, serving, snr_db
-from tests.browser.test_player import AT_1X, MS_PER_CHARACTER, RATE_HZ, TEXT, heard_at_1x
+from tests.browser.test_player import AT_1X, MS_PER_CHARACTER, NUM_TRIES, RATE_HZ, TEXT, barge_in, heard_at_1x
+from tests.integration.wire_client import pitch_hz
 from tests.support.programs import required
+from voicegate.engine.fake.engine import tone_hz
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -47,6 +50,19 @@ async def test_every_sample_is_heard_once(audible: Firefox, decoder: str) -> Non
     expected = (await reference(TEXT, AT_1X)).decode()
     assert snr_db(expected, heard) > 60, "libopus and this decoder differ by rounding"
     assert not heard[len(expected) :].any(), "it ends exactly"
+
+
+async def test_barge_in(audible: Firefox) -> None:
+    async with audible.page() as page:
+        for _ in range(NUM_TRIES):
+            told, heard, _ = await barge_in(cast(Page, page), "webcodecs")
+            rest = heard[told["interruptedFrame"] - told["first"] + RATE_HZ * 50 // 1000 :]
+            if not rest[: RATE_HZ * 40 // 1000].any():
+                break
+    assert not rest[: RATE_HZ * 40 // 1000].any(), "silence"
+    assert told["result"]["reason"] == "cancelled"
+    next_words = rest[np.flatnonzero(rest)[0] :][: 9 * MS_PER_CHARACTER * 48]
+    assert pitch_hz(next_words) == pytest.approx(tone_hz(1), abs=5), "nothing of what was interrupted"
 
 
 async def test_the_page_speaks_and_never_asks_for_what_may_freeze_it(audible: Firefox) -> None:

@@ -1,5 +1,6 @@
 """The page and the Python client in a folder of a site, behind nginx and Caddy as docs/operations.md has them."""
 
+import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +15,11 @@ from tests.browser.test_page import AT_1X, speak_to_its_end, write
 from tests.integration.balancers import running_nginx, running_proxy
 from tests.support.ports import reserved_port
 from tests.support.programs import required
+from voicegate.clients.bench.dialects import DIALECTS
+from voicegate.clients.bench.inquiry import describe
+from voicegate.clients.bench.plan import Reader, Target
 from voicegate.clients.python.client import connect
+from voicegate.gateway.cli.voices import fetch_voices
 
 Proxy = Callable[[str, Path], contextlib.AbstractAsyncContextManager[str]]
 
@@ -62,3 +67,8 @@ async def test_a_folder_of_a_site(proxy: Proxy, page: Page, tmp_path: Path) -> N
         await page.goto("about:blank")
         async with connect(f"{site}/voice/") as client:
             assert client.ready.model == "fake"
+        listed = await asyncio.to_thread(fetch_voices, f"{site}/voice/")
+        assert [voice.name for voice in listed.voices] == list(client.ready.voices)
+        target = Target(f"{site}/voice/")
+        assert (await describe(target))["model"] == "fake"
+        await (await DIALECTS["elevenlabs"](target, Reader.PROMPT)).close()

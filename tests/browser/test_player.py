@@ -108,7 +108,9 @@ async def barge_in(page: Page, decoder: str) -> tuple[dict[str, Any], Samples, F
             """,
             NEVER_ENDING,
         )
-        return told, await rig.recording(), engine
+        heard = await rig.recording()
+        await page.goto("about:blank")
+        return told, heard, engine
 
 
 @pytest.mark.parametrize("decoder", ["webcodecs", "wasm"])

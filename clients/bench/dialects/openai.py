@@ -19,6 +19,7 @@ from voicegate.clients.bench.dialects.conversation import (
     pcm_chunk,
 )
 from voicegate.clients.bench.plan import Reader, Target, Turn
+from voicegate.clients.python.address import path_beside
 from voicegate.clients.python.errors import InvalidInput
 
 _RATE_HZ: Final = 24_000
@@ -164,7 +165,7 @@ def _place(url: str) -> _Place:
     if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
         raise ConversationLost(f"{url!r} is no server's address; it looks like http://127.0.0.1:8080")
     # A base url of OpenAI's clients ends in /v1; a WebSocket's path is nothing to post to.
-    path = parts.path.rstrip("/") if parts.path.endswith("/speech") else _PATH
+    path = parts.path.rstrip("/") if parts.path.endswith("/speech") else path_beside(url, _PATH)
     return _Place(parts.hostname, parts.port or (443 if is_secure else 80), path)
 
 

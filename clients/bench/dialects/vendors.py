@@ -14,7 +14,7 @@ import msgspec
 from voicegate.clients.bench.dialects.conversation import Chunk, ConversationLost, Ended, pcm_chunk
 from voicegate.clients.bench.dialects.websocket import Frame, speaking
 from voicegate.clients.bench.plan import Target, Turn
-from voicegate.clients.python.address import stream_url
+from voicegate.clients.python.address import path_beside, stream_url
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
 _RATE_HZ: Final = 24_000
@@ -29,7 +29,7 @@ def _url(target: Target, path: str, query: str) -> str:
     """`target`'s server, at the vendor's path unless it names one of its own. Raises InvalidInput."""
     parts = urlsplit(stream_url(target.url))
     own = urlsplit(target.url)
-    chosen = path if own.path in ("", "/") else own.path
+    chosen = path_beside(target.url, path) if own.path == "" or own.path.endswith("/") else own.path
     return parts._replace(path=chosen, query=own.query or query).geturl()
 
 

@@ -31,7 +31,7 @@ const STANDING_REPORT_MS = 250; // while nothing sounds; as often as contexts re
 
 // The first read of `outputLatency` may never return in Firefox (153), and the tab freezes: the page holds a lock that the
 // audio callback waits for, and waits for one that the callback holds. No moment of a running AudioContext is safe.
-const FREEZES_AT_LATENCY = /\bGecko\/\d/.test(navigator.userAgent);
+const FREEZES_AT_LATENCY = /\bGecko\/\d/;
 
 // After a gesture an AudioContext runs. Lower takes a device that is slow to open for none; higher tells late.
 const DEVICE_MS = 3_000;
@@ -212,7 +212,7 @@ export class Player extends EventTarget {
   }
 
   get #latencyMs() {
-    if (this.audioContext === null || FREEZES_AT_LATENCY) return 0;
+    if (this.audioContext === null || FREEZES_AT_LATENCY.test(navigator.userAgent)) return 0;
     return (this.audioContext.outputLatency || this.audioContext.baseLatency || 0) * 1000;
   }
 
