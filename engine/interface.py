@@ -93,6 +93,7 @@ class VoiceInfo:
     description: str
     language: str | None = None  # of its recording, where that is known
     digest: str = ""  # of what is heard of it, which is all but its pace; "": not known
+    remark: str = ""  # of `add_voice`: what was done to the recording, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +344,7 @@ def with_voice(info: EngineInfo, voice: VoiceInfo, *, is_clone: bool) -> EngineI
     others = without_voice(info, voice.name)
     if is_clone:
         return replace(others, clones=(*others.clones, voice.name))
-    return replace(others, voices=(*others.voices, voice))
+    return replace(others, voices=(*others.voices, replace(voice, remark="")))
 
 
 def without_voice(info: EngineInfo, name: str) -> EngineInfo:

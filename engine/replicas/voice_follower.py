@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import structlog
@@ -49,7 +49,7 @@ class VoiceTable:
         if enrolled.voice.is_clone:
             self.clones[info.name] = None
         else:
-            self.names[info.name] = info
+            self.names[info.name] = replace(info, remark="")
         self.enrolled[info.name] = enrolled
         self.gone.discard(info.name)
 

@@ -2,18 +2,20 @@
 
 import torch
 
+from voicegate.engine.figures import told_apart
 from voicegate.engine.interface import MODEL_MARKS, VoiceRefused
 from voicegate.engine.voices.audio_file import Recording
+from voicegate.engine.voices.loudness import FRAMES_A_SECOND
+from voicegate.engine.voices.steadiness import MIN_VARIATION_DB, variation_db
 
 MIN_SECONDS, MAX_SECONDS = 1.0, 30.0  # upstream's tokenizer takes no more
 # Below it a voice resembles its speaker less; nothing fails.
 RECOMMENDED_MIN_SECONDS = 3.0
 # Upstream's own floor: what lies above 8 kHz is not heard, what lies below is.
 _MIN_RATE_HZ = 16_000
-# Speech peaks at -20 to -3 dBFS, a quiet room lies below -60.
-_SPEECH_DBFS = -45.0
+# Speech peaks at -20 to -3 dBFS; of what is quieter than this, 16 bits leave the model more noise than speech.
+_SPEECH_DBFS = -60.0
 _MIN_SPEECH_SECONDS = 0.5
-_LEVEL_FRAMES_A_SECOND = 50
 # A recording that touches full scale here and there is fine; an overdriven one lies there for whole half waves.
 _CLIP_LEVEL, _MAX_CLIPPED_SHARE = 0.999, 0.005
 # Readers say 8 to 20 letters a second, 4 to 6 Chinese characters: beyond these it is another recording's transcript.
@@ -36,27 +38,34 @@ def check_texts(transcript: str, description: str) -> None:
         raise VoiceRefused(f"the description has {len(description)} characters; at most {_MAX_DESCRIPTION_CHARS}")
 
 
-def check_recording(recording: Recording, transcript: str = "") -> None:
-    """Raises VoiceRefused."""
-    samples, seconds = recording.samples, recording.seconds
+def check_sound(recording: Recording) -> None:
+    """Of the whole recording. Raises VoiceRefused."""
     if recording.rate_hz < _MIN_RATE_HZ:
         raise VoiceRefused(
             f"the recording has {recording.rate_hz} samples a second; at least {_MIN_RATE_HZ}, and converting "
             "it does not bring back what is missing"
         )
-    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
-        raise VoiceRefused(
-            f"the recording is {seconds:.2f} s long; it must be {MIN_SECONDS:.0f} to {MAX_SECONDS:.0f} s, best 3 to 10"
-        )
-    if not samples.isfinite().all():
+    if not recording.samples.isfinite().all():
         raise VoiceRefused("the recording holds values that are not numbers (NaN or infinity): export it again")
-    clipped = float((samples.abs() >= _CLIP_LEVEL).float().mean())
-    if clipped > _MAX_CLIPPED_SHARE:
+
+
+def check_speech(recording: Recording, transcript: str = "") -> None:
+    """Of what is left without the silence around it. Raises VoiceRefused."""
+    seconds = recording.seconds
+    if seconds < MIN_SECONDS or seconds > MAX_SECONDS:
+        told, _ = told_apart(seconds, MIN_SECONDS if seconds < MIN_SECONDS else MAX_SECONDS, decimals=2)
         raise VoiceRefused(
-            f"the recording is clipped: {clipped:.1%} of it lies at full scale, at most {_MAX_CLIPPED_SHARE:.1%}; "
-            "record it again at a lower level"
+            f"the recording is {told} s long without the silence around it; it must be {MIN_SECONDS:.0f} to "
+            f"{MAX_SECONDS:.0f} s, best 3 to 10"
         )
+    _check_clipping(recording)
     _check_loudness(recording)
+    if (variation := variation_db(recording)) < MIN_VARIATION_DB:
+        told, limit = told_apart(variation, MIN_VARIATION_DB, decimals=1)
+        raise VoiceRefused(
+            "the recording is no speech: its sound stays the same, as a tone, noise or hum does (its spectrum varies "
+            f"by {told} dB, and that of speech by {limit} or more)"
+        )
     letters = sum(char.isalnum() for char in transcript)
     if transcript and not _MIN_LETTERS_PER_SECOND * seconds <= letters <= _MAX_LETTERS_PER_SECOND * seconds:
         raise VoiceRefused(
@@ -65,9 +74,19 @@ def check_recording(recording: Recording, transcript: str = "") -> None:
         )
 
 
+def _check_clipping(recording: Recording) -> None:
+    clipped = float((recording.samples.abs() >= _CLIP_LEVEL).float().mean())
+    if clipped > _MAX_CLIPPED_SHARE:
+        share, limit = told_apart(100 * clipped, 100 * _MAX_CLIPPED_SHARE, decimals=1)
+        raise VoiceRefused(
+            f"the recording is clipped: {share}% of it lies at full scale, at most {limit}%; record it again at a "
+            "lower level"
+        )
+
+
 def _check_loudness(recording: Recording) -> None:
     levels = _levels_dbfs(recording)
-    loud_seconds = float((levels > _SPEECH_DBFS).sum()) / _LEVEL_FRAMES_A_SECOND
+    loud_seconds = float((levels > _SPEECH_DBFS).sum()) / FRAMES_A_SECOND
     if loud_seconds < _MIN_SPEECH_SECONDS:
         raise VoiceRefused(
             f"the recording is silent or too quiet: {loud_seconds:.2f} s of it are louder than "
@@ -78,7 +97,7 @@ def _check_loudness(recording: Recording) -> None:
 
 def _levels_dbfs(recording: Recording) -> torch.Tensor:
     """[frames of 20 ms] RMS level without the offset that cheap converters add."""
-    size = recording.rate_hz // _LEVEL_FRAMES_A_SECOND
+    size = recording.rate_hz // FRAMES_A_SECOND
     frames = recording.samples[: len(recording.samples) // size * size].reshape(-1, size)
     power = (frames - recording.samples.mean()).square().mean(1)
     return 10 * power.clamp(min=1e-12).log10()

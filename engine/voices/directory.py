@@ -57,6 +57,8 @@ class Making:
         except OSError as error:
             reason = error.strerror or str(error)
             log.warning("voice_not_saved", voice=voice.name, path=str(self.path), reason=reason)
+        if voice.trimmed:
+            log.info("recording_trimmed", voice=voice.name, what=str(voice.trimmed))
         log.info("voice_enrolled", voice=voice.name, seconds=voice.seconds, has_transcript=bool(voice.transcript))
         return voice
 

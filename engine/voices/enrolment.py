@@ -1,4 +1,4 @@
-"""A recording and what it says -> a voice: checked, heard by the model's encoders, trimmed to whole tokens.
+"""A recording and what it says -> a voice: without the silence around it, checked, heard by the model's encoders.
 
 Where the first block of a voice ends is decided when it is loaded (FlowRunner.prepare), for it depends on
 the engine's configuration and not on the voice.
@@ -15,11 +15,12 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices import onnx_analyser, tiny_analyser
 from voicegate.engine.voices.analyser import Analyser
 from voicegate.engine.voices.audio_file import decode_recording
-from voicegate.engine.voices.checks import check_recording, check_texts
+from voicegate.engine.voices.checks import check_sound, check_speech, check_texts
 from voicegate.engine.voices.features import PromptAudio
 from voicegate.engine.voices.files import voice_files
 from voicegate.engine.voices.onnx_analyser import OnnxAnalyser
 from voicegate.engine.voices.tiny_analyser import TinyAnalyser
+from voicegate.engine.voices.trimming import without_silence
 from voicegate.engine.voices.voice import Voice, load_voice
 
 
@@ -59,8 +60,10 @@ class Enroller:
         check_voice_name(name)
         check_texts(transcript, description)
         decoded = decode_recording(recording)
-        check_recording(decoded, transcript)
-        audio = PromptAudio.from_samples(decoded.samples, decoded.rate_hz, mel_top_hz=self._model.mel_top_hz)
+        check_sound(decoded)
+        speech, trimmed = without_silence(decoded)
+        check_speech(speech, transcript)
+        audio = PromptAudio.from_samples(speech.samples, speech.rate_hz, mel_top_hz=self._model.mel_top_hz)
         num_tokens = len(audio.mel) // units.FRAMES_PER_TOKEN
         voice = Voice(
             name=name,
@@ -70,6 +73,7 @@ class Enroller:
             speech_tokens=torch.zeros(num_tokens, dtype=torch.int64),
             mel=audio.mel[: num_tokens * units.FRAMES_PER_TOKEN],
             embedding=torch.zeros(self._model.flow.speaker_dim),
+            trimmed=trimmed,
         )
         return audio, voice
 

@@ -25,7 +25,10 @@ class VoiceKeeper:
 
     async def make(self, order: VoiceOrder) -> Voice:
         """As VoiceMaker."""
-        return await self._maker.make(order)
+        voice = await self._maker.make(order)
+        if voice.trimmed:
+            log.info("recording_trimmed", voice=voice.name, what=str(voice.trimmed))
+        return voice
 
     def close(self) -> None:
         """What is being made is given up."""

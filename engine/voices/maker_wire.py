@@ -32,6 +32,7 @@ class Made(msgspec.Struct, frozen=True, tag=True):
     speech_tokens: bytes  # int64
     mel: bytes  # float32, [*, 80]
     embedding: bytes  # float32
+    trimmed_s: tuple[float, float] = (0.0, 0.0)  # of the recording's silence, at its start and its end
 
 
 class NotMade(msgspec.Struct, frozen=True, tag=True):

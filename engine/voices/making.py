@@ -10,6 +10,7 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.enrolment import load_enroller
 from voicegate.engine.voices.maker_wire import Answer, Made, NotMade, Task, VoiceOrder
+from voicegate.engine.voices.trimming import Trimmed
 from voicegate.engine.voices.voice import Voice
 
 
@@ -37,6 +38,7 @@ def answer_to(task: Task) -> Answer:
         speech_tokens=_bytes_of(voice.speech_tokens, torch.int64),
         mel=_bytes_of(voice.mel, torch.float32),
         embedding=_bytes_of(voice.embedding, torch.float32),
+        trimmed_s=(voice.trimmed.start_s, voice.trimmed.end_s),
     )
 
 
@@ -49,6 +51,7 @@ def voice_of(name: str, made: Made) -> Voice:
         speech_tokens=torch.frombuffer(bytearray(made.speech_tokens), dtype=torch.int64),
         mel=torch.frombuffer(bytearray(made.mel), dtype=torch.float32).reshape(-1, units.NUM_MELS),
         embedding=torch.frombuffer(bytearray(made.embedding), dtype=torch.float32),
+        trimmed=Trimmed(*made.trimmed_s),
     )
 
 

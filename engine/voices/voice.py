@@ -21,6 +21,7 @@ from voicegate.engine.model.weights import load_metadata, load_state_dict
 from voicegate.engine.text.language import recorded_language
 from voicegate.engine.text.spoken_length import spoken_letters
 from voicegate.engine.voices.pace import VoicePace, pace_in
+from voicegate.engine.voices.trimming import NOT_TRIMMED, Trimmed
 from voicegate.engine.whole_file import write_whole
 
 _TENSORS = ("speech_tokens", "mel", "embedding")
@@ -41,6 +42,7 @@ class Voice:
     mel: torch.Tensor  # [2P, 80] float32, log mel of the prompt
     embedding: torch.Tensor  # [192] float32, speaker embedding before normalisation
     pace: VoicePace | None = None  # as this model was found to speak with it
+    trimmed: Trimmed = NOT_TRIMMED  # of its recording, where it was made just now
 
     @property
     def num_tokens(self) -> int:
@@ -56,7 +58,7 @@ class Voice:
 
     def info(self, languages: Sequence[str]) -> VoiceInfo:
         """`languages`: those of its model."""
-        return VoiceInfo(self.name, self.description, self.language(languages), self._digest())
+        return VoiceInfo(self.name, self.description, self.language(languages), self._digest(), str(self.trimmed))
 
     def _digest(self) -> str:
         """Equal of what is made of equal recordings and texts, and of what a file gives back, tuned or not."""

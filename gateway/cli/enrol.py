@@ -23,7 +23,7 @@ class NewVoice:
 @dataclass(frozen=True, slots=True)
 class Added:
     num_tokens: int
-    remarks: tuple[str, ...]  # what would make it better
+    remarks: tuple[str, ...]  # what was done to the recording, and what would make the voice better
 
 
 def add_voice(model_dir: Path, model: ModelConfig, new: NewVoice, path: Path) -> Added:
@@ -43,6 +43,8 @@ def add_voice(model_dir: Path, model: ModelConfig, new: NewVoice, path: Path) ->
 
 
 def _remarks(voice: Voice) -> Iterator[str]:
+    if voice.trimmed:
+        yield str(voice.trimmed)
     if not voice.transcript:
         yield "no transcript: it speaks across languages only, and less like the recording; --text gives one"
     if voice.seconds < RECOMMENDED_MIN_SECONDS:

@@ -1,13 +1,21 @@
 """The tiny model behind HTTP: what a request hears is what a native client hears."""
 
 import asyncio
+import base64
+import dataclasses
+import io
 
+import numpy as np
 import pytest
+import soundfile
 
 from tests.integration.http_client import PCM, post
 from tests.integration.wire_client import connect_to
+from tests.support.golden import TINY_MODEL_DIR
+from tests.support.patience import PATIENCE_S
 from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import tiny_engine
+from voicegate.engine.voices.voice import load_voice
 from voicegate.gateway.server.run import running_gateway
 
 pytestmark = pytest.mark.e2e
@@ -23,3 +31,27 @@ async def test_one_request_and_a_native_client_hear_the_same() -> None:
         status, headers, heard = await post(url, "/v1/audio/speech", asked)
     assert (status, headers["x-voice"]) == (200, "rms")
     assert heard == native
+
+
+async def test_a_recording_with_the_request_is_spoken_with_its_voice_and_its_silence_is_left_out() -> None:
+    """As the voice that was made of the same recording speaks, to what a start some frames later makes of it."""
+    voice = load_voice(TINY_MODEL_DIR / "voices" / "slt.safetensors", vocab_size=6561, speaker_dim=192)
+    speech = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
+    samples, rate_hz = soundfile.read(io.BytesIO(speech))
+    silent = io.BytesIO()
+    soundfile.write(silent, np.pad(samples, (4 * rate_hz, 2 * rate_hz)), rate_hz, format="WAV")
+    gateway = dataclasses.replace(PATIENT, enrolment=True)
+    async with asyncio.timeout(PATIENCE_S), running_gateway(gateway, engine := tiny_engine()) as url:
+        asked = {"input": TEXT, "seed": 3, "response_format": "pcm", "ref_text": voice.transcript}
+        heard = []
+        for recording in (speech, silent.getvalue()):
+            body = asked | {"ref_audio": base64.b64encode(recording).decode()}
+            status, headers, audio = await post(url, "/v1/audio/speech", body)
+            assert (status, headers["x-voice"]) == (200, "ref_audio")
+            heard.append(audio)
+        for name in engine.info.clones:
+            await engine.remove_voice(name)
+        _, _, native = await post(url, "/v1/audio/speech", asked | {"voice": "slt", "ref_text": ""})
+    plain, with_silence, expected = (np.frombuffer(audio, np.int16) for audio in (*heard, native))
+    assert np.corrcoef(plain, expected)[0, 1] > 0.99, "it is the voice to the last bits of its mel"
+    assert abs(len(with_silence) / len(expected) - 1) < 0.25

@@ -258,6 +258,17 @@ async def test_of_one_name_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
         assert error == (await http.post("/v1/voices", **form())).json()["error"]
 
 
+async def test_what_was_done_to_the_recording_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def add_voice(name: str, *_: object, **__: object) -> VoiceInfo:
+        return VoiceInfo(name, "", remark="silence was left out: 1.20 s at the start")
+
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        monkeypatch.setattr(served.engine, "add_voice", add_voice)
+        response = await http.post("/v1/voices", **form())
+        assert response.json()["remark"] == "silence was left out: 1.20 s at the start"
+        assert "remark" not in (await http.get("/v1/voices/hum")).json()
+
+
 async def test_a_full_engine_is_no_fault_of_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object, **__: object) -> VoiceInfo:
         raise VoiceConflict("two voices fill the room")

@@ -77,7 +77,14 @@ _VOICE: Final = _object(
     category=_STRING,
     labels={"type": "object", "additionalProperties": _STRING},
 )
-_ADDED_VOICE: Final = {**_VOICE, "properties": {**_VOICE["properties"], "requires_verification": {"type": "boolean"}}}
+_ADDED_VOICE: Final = {
+    **_VOICE,
+    "properties": {
+        **_VOICE["properties"],
+        "requires_verification": {"type": "boolean"},
+        "remark": _about("what was done to the recording, such as silence that was left out; or empty"),
+    },
+}
 _LOAD: Final[Node] = {field.name: {"type": "integer"} for field in msgspec.structs.fields(Load)}
 _REPLICA: Final = _object(
     name=_STRING, ready={"type": "boolean"}, utterances={"type": "number"}, room={"type": "number"}

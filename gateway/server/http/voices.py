@@ -108,7 +108,8 @@ class Voices:
         except EngineError as error:
             return _engine_refusal(request, error)
         log.info("voice added", voice=added.name)
-        return json({**_described(added), "requires_verification": False}, HTTPStatus.CREATED)
+        answer = {**_described(added), "requires_verification": False, "remark": added.remark}
+        return json(answer, HTTPStatus.CREATED)
 
     async def _make(self, new: "_NewVoice") -> VoiceInfo:
         """Raises Refused, EngineError."""

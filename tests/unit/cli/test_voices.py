@@ -1,11 +1,14 @@
 """`voicegate voices` on a model directory: every action, every refusal in one line, and never half a file."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_engine import CONFIG
@@ -116,6 +119,16 @@ def test_the_text_may_come_from_a_file_or_not_at_all(capsys: Captured, copy: Pat
     assert status == 0
     assert "no transcript" in err
     assert "(none: for use across languages)" in run(capsys, "show", "anna", "--model", copy)[1]
+
+
+def test_silence_around_a_recording_is_left_out_and_told(capsys: Captured, copy: Path, tmp_path: Path) -> None:
+    samples, rate_hz = soundfile.read(RECORDING)
+    path = tmp_path / "silent.wav"
+    soundfile.write(path, np.pad(samples, (4 * rate_hz, 2 * rate_hz)), rate_hz)
+    status, out, err = run(capsys, "add", "anna", "--wav", path, "--text", TEXT, "--model", copy)
+    assert status == main.EXIT_OK
+    assert re.search(r"silence was left out: 3\.\d\d s at the start and 1\.\d\d s at the end", err)
+    assert re.search(r"prompt of 2\.\d\d s", out)
 
 
 def test_a_voice_in_the_place_of_a_pairs_does_not_stop_the_next_start(capsys: Captured, copy: Path) -> None:
