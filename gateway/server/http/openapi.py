@@ -107,6 +107,7 @@ _OPENAI_BODY: Final = _object(
     response_format=_about("of the audio", enum=["mp3", "opus", "aac", "flac", "wav", "pcm"], default="mp3"),
     speed={**_SPEED, "minimum": 0.25, "maximum": 4.0},
     stream_format=_about("sse: server-sent events with the audio in base64", enum=["audio", "sse"], default="audio"),
+    stream=_about("true: the same as stream_format: sse, as vLLM-Omni has it", {"type": "boolean"}, default=False),
     seed=_SEED,
     language=_LANGUAGE,
     normalize=_about("false: numbers, signs and markup are left to the model", {"type": "boolean"}, default=True),
