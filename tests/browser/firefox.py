@@ -177,6 +177,8 @@ async def running(program: str, *arguments: str, home: Path, **environment: str)
 async def firefox(program: str, home: Path, sound: str) -> AsyncIterator[Firefox]:
     """`sound`: where a PulseAudio listens; it may be none, which is a machine without an audio device."""
     (home / "profile").mkdir()
+    # As Chromium has it: http, and no localhost.
+    (home / "profile/user.js").write_text('user_pref("network.dns.localDomains", "insecure.test");\n')
     arguments = ("--headless", "--no-remote", "--profile", str(home / "profile"), "--remote-debugging-port", "0")
     async with running(program, *arguments, home=home, PULSE_SERVER=sound) as errors:
         while (found := LISTENS.search(line := await errors.readline())) is None:

@@ -60,20 +60,15 @@ def app(installed: Path, tmp_path: Path) -> Path:
     return shutil.copytree(installed, tmp_path / "app")
 
 
-def node(app: Path, program: str, *arguments: str) -> "asyncio.Future[asyncio.subprocess.Process]":
+async def node(app: Path, *arguments: str | Path) -> asyncio.subprocess.Process:
     executable, _ = compute_driver_executable()  # the one that comes with Playwright
-    return asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *(executable, PACKAGES / program, *arguments),
-            cwd=app,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-    )
+    pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.STDOUT}
+    return await asyncio.create_subprocess_exec(executable, *arguments, cwd=app, **pipes)
 
 
 async def build(app: Path, bundler: str) -> None:
-    process = await node(app, *BUILDS[bundler])
+    program, *arguments = BUILDS[bundler]
+    process = await node(app, PACKAGES / program, *arguments)
     async with asyncio.timeout(PATIENCE_S):
         told, _ = await process.communicate()
     assert process.returncode == 0, told.decode()
@@ -99,13 +94,14 @@ def files_of(folder: Path) -> Iterator[str]:
 @contextlib.asynccontextmanager
 async def vite_server(app: Path) -> AsyncIterator[str]:
     """As developers have it: nothing is built. Yields its origin."""
-    process = await node(app, "vite/bin/vite.js", "--host", "127.0.0.1", "--port", "0")
+    process = await node(app, PACKAGES / "vite/bin/vite.js", "--host", "127.0.0.1", "--port", "0")
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE_S):
             told = b""
             while (found := re.search(rb"http://127\.0\.0\.1:\d+", re.sub(rb"\x1b\[\d*m", b"", told))) is None:
-                told += await process.stdout.readline()
+                told += (line := await process.stdout.readline())
+                assert line, told.decode()
         yield found[0].decode()
     finally:
         process.kill()
@@ -140,10 +136,7 @@ async def test_an_app_that_is_being_written_speaks(app: Path, page: Page) -> Non
 async def test_a_server_that_renders_pages_may_import_it(app: Path) -> None:
     """Frameworks do, where there is no browser; Node.js had no `navigator` before 21."""
     script = f"import('{NAME}').then(({{ Player }}) => console.log(Player.name))"
-    executable, _ = compute_driver_executable()
-    process = await asyncio.create_subprocess_exec(
-        *(executable, "--no-experimental-global-navigator", "--eval", script), cwd=app, stdout=asyncio.subprocess.PIPE
-    )
+    process = await node(app, "--no-experimental-global-navigator", "--eval", script)
     told, _ = await process.communicate()
     assert told.decode() == "Player\n"
 

@@ -65,9 +65,10 @@ async def test_barge_in(audible: Firefox) -> None:
     assert pitch_hz(next_words) == pytest.approx(tone_hz(1), abs=5), "nothing of what was interrupted"
 
 
-async def test_the_page_speaks_and_never_asks_for_what_may_freeze_it(audible: Firefox) -> None:
-    async with serving(AT_1X) as (origin, _), audible.page() as page:
-        await open_page(page, origin)
+@pytest.mark.parametrize(("host", "decoder"), [("127.0.0.1", "webcodecs"), ("insecure.test", "wasm")])
+async def test_the_page_speaks_and_never_asks_for_what_may_freeze_it(audible: Firefox, host: str, decoder: str) -> None:
+    async with serving(AT_1X, allowed_hosts="insecure.test") as (origin, _), audible.page() as page:
+        await open_page(page, origin.replace("127.0.0.1", host))
         await page.evaluate(
             """() => {
                 window.reads = 0;
@@ -79,6 +80,7 @@ async def test_the_page_speaks_and_never_asks_for_what_may_freeze_it(audible: Fi
         await page.until_text("#status", "^(Finished|Failed)")
         assert await page.evaluate("() => document.querySelector('.spoken').textContent") == TEXT
         assert await page.evaluate("() => reads") == 0
+        await page.until_text("#heard-note", f"decoder {decoder}$")
         await page.goto("about:blank")
 
 
