@@ -15,6 +15,7 @@ Promises, each a test that runs against every implementation (tests/contract):
   what was known of it by each block of its speech;
 * an utterance rests (`AtRest`) when all of its text is spoken, and it was flushed or its writer has paused; it holds no
   place then, and keeps all else. What it says later is the same as if it had not rested;
+* words that are to be said are heard: where none is of all that stands before a flush or the end, it is `Failed`;
 * one utterance's failure never touches another.
 """
 
@@ -205,6 +206,7 @@ INTERNAL_FAILURE: Final = "internal error while speaking this utterance"
 class Failed:
     utterance_id: UtteranceId
     message: str  # safe to show to a client: names what was wrong, never a traceback
+    is_of_text: bool = False  # the model makes no speech of it: another text would help, the same one again would not
 
 
 @dataclass(frozen=True, slots=True)

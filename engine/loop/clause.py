@@ -60,6 +60,8 @@ class Clause:
     text_ids: list[int]  # what the LLM has not been given of it yet
     is_text_complete: bool
     num_letters: int = 0  # that its words have
+    given_ids: list[int] = field(default_factory=list)  # what the LLM was given of it, but for a growing text
+    is_second_try: bool = False  # the LLM had made nothing of it
     state: ClauseState = ClauseState.WAITING
     pause_ms: int = 0  # of silence behind it
     flush_ids: list[str] = field(default_factory=list)  # flushes that are met when it is spoken
@@ -107,6 +109,11 @@ class Clause:
     @property
     def utterance_key(self) -> int:
         return self.listing.key
+
+    @property
+    def is_unheard(self) -> bool:
+        """It has words, and no sound so far."""
+        return self.num_letters > 0 and not self.num_samples
 
     @property
     def is_begun(self) -> bool:

@@ -79,7 +79,7 @@ class Pipeline:
             if is_growing:  # it is read again from its beginning
                 stages.llm.read(llm_pass.sequence_id, text_ids, until=until)
                 return
-            clause.text_ids = []
+            clause.given_ids, clause.text_ids = clause.text_ids, []
             if is_streaming and clause.is_text_complete:
                 stages.llm.end_text(llm_pass.sequence_id)
         except Exception:
@@ -91,6 +91,7 @@ class Pipeline:
         if clause.llm_pass is None:
             return
         text_ids, clause.text_ids = tuple(clause.text_ids), []
+        clause.given_ids += text_ids
         if text_ids:
             self._llm.push_text(clause.llm_pass.sequence_id, text_ids)
         if clause.is_text_complete:
@@ -147,6 +148,14 @@ class Pipeline:
                 if clause.rendering is None:  # a slot is room, too
                     self.num_releases += 1
                 stack.callback(self._llm.abort, self._end_pass(clause, clause.llm_pass))
+
+    def start_over(self, clause: Clause) -> None:
+        """Of its text nothing came: it waits for a pass as it did before."""
+        self.release(clause)
+        clause.state = ClauseState.WAITING
+        clause.text_ids, clause.given_ids = [*clause.given_ids, *clause.text_ids], []
+        clause.is_prefilled = clause.is_paused = False
+        clause.reading_since_s = None
 
     def _end_pass(self, clause: Clause, llm_pass: LlmPass) -> int:
         clause.llm_pass = None

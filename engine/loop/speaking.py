@@ -122,6 +122,8 @@ class Speaking:
                 if not clause.is_text_complete:
                     utterance.feed.give_up(clause)
             if clause.state is ClauseState.SPOKEN:
+                if self._tries_again(utterance, clause):
+                    return
                 utterance.align(clause, delivers=False)
             self._retire_spoken(utterance)
 
@@ -137,6 +139,16 @@ class Speaking:
         utterance.deliver(samples, self._clock())
         self._retire_spoken(utterance)
 
+    def _tries_again(self, utterance: Utterance, clause: Clause) -> bool:
+        """The LLM has made nothing of words: once more, with the next seed, unless its client has given one."""
+        is_able = clause.is_unheard and clause.is_text_complete and not clause.is_second_try
+        if not is_able or utterance.request.seed is not None:
+            return False
+        log.info("words_tried_again", utterance=utterance.utterance_id, num_letters=clause.num_letters)
+        clause.is_second_try = True
+        self._pipeline.start_over(clause)
+        return True
+
     def _retire_spoken(self, utterance: Utterance) -> None:
         """Drop clauses from the front that are spoken or have nothing to say; behind the last it ends, or rests."""
         now_s = self._clock()
@@ -146,15 +158,26 @@ class Speaking:
                 return
             self._pipeline.release(front)
             utterance.clauses.popleft()
+            self._note_spoken(utterance, front)
+            if front.flush_ids and utterance.is_unheard:
+                self._finish(utterance)
+                return
             utterance.pause(front.pause_ms, now_s)
             utterance.answer_flushes(front, now_s)
         if utterance.is_finished:
-            if not utterance.audio_ms and any(map(str.isalnum, utterance.feed.text)):
-                log.info("text_without_sound", utterance=utterance.utterance_id, num_chars=len(utterance.feed.text))
-            utterance.finish()
-            self._on_finished(utterance)
+            self._finish(utterance)
         else:
             utterance.rest_if_spoken()
+
+    def _note_spoken(self, utterance: Utterance, clause: Clause) -> None:
+        utterance.note_spoken(clause)
+        if clause.is_unheard:
+            self._pipeline.tally.counters["clauses_unheard"] += 1
+            log.warning("words_without_sound", utterance=utterance.utterance_id, num_letters=clause.num_letters)
+
+    def _finish(self, utterance: Utterance) -> None:
+        utterance.finish()
+        self._on_finished(utterance)
 
 
 def _is_short_heard(request: UtteranceRequest) -> bool:

@@ -6,6 +6,7 @@ scheduler nor the models nor other utterances; `core` moves it along, and report
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,12 @@ class Stamps:
         return round((stamp_s - self.first_text_s) * 1000, 2)
 
 
+# What a client is told; the log has the rest.
+NO_SPEECH: Final = (
+    "the model made no speech of this text: write it in other words, in a script and a language that it speaks, "
+    "or give another seed"
+)
+
 # Of a push, looked at for its writer's pace: a longer one is no agent's that writes word by word.
 _PACE_CHARS = 400
 
@@ -80,7 +87,7 @@ class Utterance:
         self.stamps = Stamps()
         self.num_started_clauses = 0
         self.num_vain_bites = 0  # of its text, since one has brought a clause or all was read
-        self.is_truncated = False  # a length limit, not the model, ended one of its passes
+        self.is_truncated = False  # a length limit, not the model, ended one of its passes; or one gave no sound
         self.listener = Listener()
         self._last_text_s: float | None = None  # more text may still come; None: it was flushed, or the wait is over
         self._num_rested_chars = 0  # of its text, when it was last at rest
@@ -92,6 +99,7 @@ class Utterance:
         self.tokens_per_letter = voice.tokens_per_letter
         self._words = WordTimes(self.tokens_per_letter * units.MS_PER_TOKEN / request.speed, feed.pronunciation)
         self._packet_samples = units.ms_to_samples(request.audio.frame_ms)
+        self._has_sounded = self._has_unheard_words = False  # since the last flush that was answered
         self._num_samples = 0  # handed to the outlet, silence that fills packets at flushes among them
 
     @property
@@ -257,11 +265,27 @@ class Utterance:
             return
         self._outlet.flush()
         self._count(-self._num_samples % self._packet_samples, now_s)
+        self._has_sounded = self._has_unheard_words = False
         for flush_id in clause.flush_ids:
             self._outlet.send(Flushed(self.utterance_id, flush_id, self.audio_ms))
 
+    def note_spoken(self, clause: Clause) -> None:
+        """It is over, whatever came of it."""
+        self._has_sounded = self._has_sounded or clause.num_samples > 0
+        self._has_unheard_words = self._has_unheard_words or clause.is_unheard
+        self.is_truncated = self.is_truncated or clause.is_unheard
+
+    @property
+    def is_unheard(self) -> bool:
+        """There were words, and no sound of any, since the last flush that was answered."""
+        return self._has_unheard_words and not self._has_sounded
+
     def finish(self) -> None:
-        self._outlet.finish(self._done)
+        """Behind what was delivered."""
+        self._outlet.finish(self._unheard if self.is_unheard else self._done)
+
+    def _unheard(self, _: Delivered) -> Failed:
+        return Failed(self.utterance_id, NO_SPEECH, is_of_text=True)
 
     def _done(self, delivered: Delivered) -> Done:
         end_pts_48k = self._end_pts_48k(delivered.num_samples)

@@ -296,8 +296,9 @@ class Session:
                 return [*last, *self._end(context, Send(done))]
             case engine.Cancelled(spoken_text=spoken, remaining_text=remaining):
                 return self._end(context, Send(wire.Cancelled(context.context_id, event.audio_ms, spoken, remaining)))
-            case engine.Failed(message=message):
-                return self._end(context, error_of(ErrorCode.ENGINE_FAILED, message, context.context_id, fatal=True))
+            case engine.Failed(message=message, is_of_text=is_of_text):
+                code = ErrorCode.UNSUPPORTED if is_of_text else ErrorCode.ENGINE_FAILED
+                return self._end(context, error_of(code, message, context.context_id, fatal=True))
             case _:
                 assert_never(event)
 

@@ -17,6 +17,7 @@ from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import tiny_engine
 from voicegate.engine.voices.voice import load_voice
 from voicegate.gateway.server.run import running_gateway
+from voicegate.protocol import messages as wire
 
 pytestmark = pytest.mark.e2e
 
@@ -55,3 +56,17 @@ async def test_a_recording_with_the_request_is_spoken_with_its_voice_and_its_sil
     plain, with_silence, expected = (np.frombuffer(audio, np.int16) for audio in (*heard, native))
     assert np.corrcoef(plain, expected)[0, 1] > 0.99, "it is the voice to the last bits of its mel"
     assert abs(len(with_silence) / len(expected) - 1) < 0.25
+
+
+async def test_words_of_which_nothing_is_heard_are_refused_before_the_first_byte() -> None:
+    """The tiny model knows no letter of that script; a native context is told the same, and its socket stays."""
+    unknown, known = "\u4f60\u597d\u3002", "Yes."
+    async with asyncio.timeout(120), running_gateway(PATIENT, tiny_engine()) as url, connect_to(url) as client:
+        status, _, body = await post(url, "/v1/audio/speech", {"input": unknown, "voice": "rms"})
+        assert status == 400
+        assert b"made no speech of this text" in body
+        await client.speak("a", unknown, voice="rms")
+        error = await client.until(wire.Error, "a")
+        assert (error.code, error.fatal) == ("unsupported", True)
+        await client.speak("a", known, voice="rms")
+        assert (await client.until_done("a")).packets

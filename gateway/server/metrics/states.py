@@ -23,6 +23,7 @@ _ENGINE_COUNTERS: Final = (
     ("llm_prompt_tokens", "Asked of TensorRT-LLM to begin behind; 0 with other backends", "llm_prompt_tokens"),
     ("llm_cached_tokens", "Of these, found in its prefix cache", "llm_cached_tokens"),
     ("llm_stray_tokens", "What it made that is no speech, and is dropped", "llm_strays"),
+    ("clauses_unheard", "Words of which the models made no sound, also not with another seed", "clauses_unheard"),
     ("encoder_processes_lost", "Encoder processes that ended unasked; each is replaced", "encoders_lost"),
 )
 _ENGINE_GAUGES: Final = (

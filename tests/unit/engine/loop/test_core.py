@@ -6,7 +6,6 @@ from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
-from structlog.testing import capture_logs
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.hollow_stages import hollow
@@ -77,15 +76,6 @@ def test_no_listener_runs_dry_behind_newcomers() -> None:
     assert all(isinstance(heard.end, Done) for heard in listening.engine.heard.values())
     assert listening.dry_s[listener] == 0.0
     assert listening.order == [listener, *newcomers], "and they are heard in the order in which they came"
-
-
-@pytest.mark.parametrize(("text", "is_told"), [("\u4f60\u597d", True), ("Yes.", False), (" ... ", False), ("", False)])
-def test_text_of_which_nothing_is_heard_is_in_the_log(text: str, is_told: bool) -> None:
-    """The tiny model knows no letter of that script."""
-    engine = HandDrivenEngine()
-    with capture_logs() as logs:
-        assert isinstance(engine.speak("u", [text]).end, Done)
-    assert [entry["num_chars"] for entry in logs if entry["event"] == "text_without_sound"] == [len(text)] * is_told
 
 
 def begins_now(engine: HandDrivenEngine, utterance: Utterance) -> bool:
