@@ -13,6 +13,8 @@ from voicegate.protocol.messages import SESSION_PARAMETER, STREAM_PATH
 
 _KEY_VARIABLE: Final = "VOICEGATE_API_KEY"
 _QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
+# urlsplit takes [::1].example.com for ::1.
+_NETLOC: Final = re.compile(r"(?:[^@]*@)?(?:\[[^\[\]]+\]|[^\[\]:@]+)(?::[0-9]*)?")
 _USER: Final = re.compile(r"(?<=//)[^/]*@|^[^/]*@")
 
 
@@ -24,7 +26,7 @@ def stream_url(url: str) -> str:
     except ValueError as error:
         raise InvalidInput(f"{shown_url(url)!r} is no address: {error}") from error
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    if scheme not in ("ws", "wss") or not parts.netloc:
+    if scheme not in ("ws", "wss") or not _NETLOC.fullmatch(parts.netloc):
         raise InvalidInput(f"{shown_url(url)!r} is no gateway's address; it looks like ws://127.0.0.1:8080")
     folder, _, name = parts.path.rpartition("/")
     path = parts.path if name else f"{folder}{STREAM_PATH}"

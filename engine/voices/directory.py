@@ -18,11 +18,11 @@ from voicegate.engine.model.weights import WeightsError, load_metadata
 from voicegate.engine.voices.enrolment import Enroller
 from voicegate.engine.voices.files import recordings
 from voicegate.engine.voices.regular_file import read_regular_file
+from voicegate.engine.voices.sound_files import read_sound_file
 from voicegate.engine.voices.voice import Voice, VoiceError, save_voice
 
 log = structlog.get_logger()
 
-MAX_RECORDING_BYTES = 64 * 1024 * 1024
 # What a file says that was not made from the pair beside it, and stays all the same: somebody has put it there since.
 _ENROLLED: Final = "enrolled"
 _MAX_TEXT_BYTES = 64 * 1024  # what a transcript may be long is told when it is read
@@ -132,7 +132,7 @@ def _pair_of(path: Path, *, is_models_own: bool) -> _Pair | None:
     """Raises VoiceError."""
     text_path = path.with_suffix(".txt")
     if text_path.is_file():
-        return _Pair(path.stem, read_recording(path), _read_text(text_path))
+        return _Pair(path.stem, _read_recording(path), _read_text(text_path))
     if is_models_own:
         return None
     raise VoiceError(
@@ -141,12 +141,14 @@ def _pair_of(path: Path, *, is_models_own: bool) -> _Pair | None:
     )
 
 
-def read_recording(path: Path) -> bytes:
+def _read_recording(path: Path) -> bytes:
     """Raises VoiceError."""
     try:
-        return read_regular_file(path, MAX_RECORDING_BYTES)
+        return read_sound_file(path)
     except OSError as error:
         raise VoiceError(f"{path} cannot be read: {error.strerror or error}") from error
+    except VoiceRefused as error:
+        raise VoiceError(f"{path}: {error}") from error
 
 
 def _read_text(path: Path) -> str:

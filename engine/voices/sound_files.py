@@ -1,11 +1,14 @@
 """Which sound files are taken, told by how they begin and by their names. No torch: asked before anything is loaded."""
 
+from pathlib import Path
 from typing import Final
 
 from voicegate.engine.interface import VoiceRefused
+from voicegate.engine.voices.regular_file import read_regular_file
 
 # Of the names of files; lower case.
 SUFFIXES: Final = (".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3")
+MAX_BYTES: Final = 64 * 1024 * 1024  # of a file on this machine
 WANTED: Final = "make it WAV, FLAC, Ogg or MP3"
 _HEAD_BYTES: Final = 16
 # By what is at which place. An ID3 tag stands before MP3, and before FLAC of some writers.
@@ -24,6 +27,13 @@ _OTHERS: Final = (
     (0, b"\x30\x26\xb2\x75", "WMA"),
     (0, b"ADIF", "AAC"),
 )
+
+
+def read_sound_file(path: Path) -> bytes:
+    """Raises OSError, VoiceRefused."""
+    content = read_regular_file(path, MAX_BYTES)
+    check_is_sound_file(content)
+    return content
 
 
 def check_is_sound_file(content: bytes) -> None:

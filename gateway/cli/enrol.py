@@ -6,7 +6,7 @@ from pathlib import Path
 
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.checks import RECOMMENDED_MIN_SECONDS
-from voicegate.engine.voices.directory import made_from_beside, read_recording
+from voicegate.engine.voices.directory import made_from_beside
 from voicegate.engine.voices.enrolment import load_enroller
 from voicegate.engine.voices.voice import Voice, save_voice
 from voicegate.gateway.cli.terminal import CommandError
@@ -15,7 +15,7 @@ from voicegate.gateway.cli.terminal import CommandError
 @dataclass(frozen=True, slots=True)
 class NewVoice:
     name: str
-    recording: Path
+    recording: bytes  # a sound file's content
     transcript: str
     description: str
 
@@ -30,9 +30,7 @@ def add_voice(model_dir: Path, model: ModelConfig, new: NewVoice, path: Path) ->
     """Write the voice to `path`. Raises CommandError, EngineError."""
     try:
         enroller = load_enroller(model_dir, model)
-        voice = enroller.enrol(
-            new.name, read_recording(new.recording), transcript=new.transcript, description=new.description
-        )
+        voice = enroller.enrol(new.name, new.recording, transcript=new.transcript, description=new.description)
         path.parent.mkdir(exist_ok=True)
         save_voice(voice, path, made_from=made_from_beside(path))
     except OSError as error:

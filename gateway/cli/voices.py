@@ -16,11 +16,12 @@ import msgspec
 from voicegate.clients.python.address import key_headers, path_beside, stream_url, tls_for, untrusted
 from voicegate.clients.python.refusal import answered
 from voicegate.engine import units
-from voicegate.engine.interface import check_voice_name
+from voicegate.engine.interface import VoiceRefused, check_voice_name
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.files import default_voice, voice_names
 from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.regular_file import read_regular_file
+from voicegate.engine.voices.sound_files import read_sound_file
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
 from voicegate.gateway.cli.terminal import CommandError, note, say
@@ -147,10 +148,12 @@ def _add(options: argparse.Namespace) -> int:
     if options.text_file is not None:
         transcript = _read_text(options.text_file)
 
+    recording = _read_recording(options.wav)  # before what takes seconds to be loaded
+
     with server_imports():
         from voicegate.gateway.cli.enrol import NewVoice, add_voice  # noqa: PLC0415 - imports torch
 
-    new = NewVoice(options.name, options.wav, transcript, options.description)
+    new = NewVoice(options.name, recording, transcript, options.description)
     added = add_voice(model_dir, model, new, path)
     say(f"{path}: prompt of {_prompt_text(added.num_tokens)}")
     for remark in added.remarks:
@@ -230,6 +233,16 @@ def _checked_config(model_dir: Path) -> ModelConfig:
         return check_config(model_dir)
     except UnfitFile as error:
         raise CommandError(str(error)) from error
+
+
+def _read_recording(path: Path) -> bytes:
+    """Raises CommandError."""
+    try:
+        return read_sound_file(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
+    except VoiceRefused as error:
+        raise CommandError(f"{path}: {error}") from error
 
 
 def _read_text(path: Path) -> str:

@@ -50,7 +50,9 @@ def _parse(entry: str) -> IPAddress | None:
     """An entry of X-Forwarded-For, which may have a port; None for what is no address."""
     entry = entry.strip()
     if entry.startswith("["):
-        entry = entry[1:].partition("]")[0]
+        entry, _, behind = entry[1:].partition("]")
+        if behind and not behind.startswith(":"):
+            return None
     elif entry.count(":") == 1:
         entry = entry.partition(":")[0]
     try:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 from voicegate.gateway.config import GatewayConfig, listed
 from voicegate.gateway.config_fields import ConfigError
@@ -18,6 +17,9 @@ _EXPOSED: Final = "Retry-After, X-Request-Id, Request-Id, X-Voice, X-Not-Followe
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ORIGIN: Final = re.compile(r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://[^\s/?#@*]+")
 _HOST: Final = re.compile(r"[^\s/?#@*:]+")
+_HOST_AND_PORT: Final = re.compile(
+    r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\s\[\]:/?#@\\]+))(?::(?P<port>[0-9]{0,5}))?"
+)
 _ECHO_CHARS: Final = 80
 
 
@@ -64,10 +66,12 @@ class Sites:
     def _unknown_name(self, host: str) -> str | None:
         try:
             name = _split_host(host)[0]
-        except ValueError:
+            if self._is_own_name(name):
+                return None
+        except ValueError:  # nobody's name
             name = host
-        if self._is_own_name(name):
-            return None
+            if self.takes_other_names:
+                return None
         return f"this server is not known as {name[:_ECHO_CHARS]}; --allowed-hosts names what it is known as"
 
     def _is_own_name(self, name: str) -> bool:
@@ -108,18 +112,22 @@ def _is_same(origins: Sequence[str], hosts: Sequence[str]) -> bool:
     if len(origins) != 1 or len(hosts) != 1:
         return False
     try:
-        origin = urlsplit(origins[0].lower())
-        default_port = _DEFAULT_PORTS[origin.scheme]
-        name, port = _split_host(hosts[0])
-        return (origin.hostname, origin.port or default_port) == (name, port or default_port)
+        scheme, _, origin = origins[0].lower().partition("://")
+        default_port = _DEFAULT_PORTS[scheme]
+        (name, port), (page_name, page_port) = _split_host(hosts[0]), _split_host(origin)
+        return (page_name, page_port or default_port) == (name, port or default_port)
     except (KeyError, ValueError):  # `null`, no web page's scheme, no port
         return False
 
 
 def _split_host(host: str) -> tuple[str, int | None]:
-    """Raises ValueError."""
-    parts = urlsplit(f"//{host.lower()}")
-    return parts.hostname or "", parts.port
+    """A whole one (RFC 9110 section 7.2): of a part of it anybody's name looks like ours. Raises ValueError."""
+    parts = _HOST_AND_PORT.fullmatch(host.lower())
+    if parts is None:
+        raise ValueError(f"{host[:_ECHO_CHARS]!r} is no host")
+    if (address := parts["address"]) is not None:
+        ip_address(address)  # raises
+    return address or parts["name"], int(parts["port"]) if parts["port"] else None
 
 
 def _is_address(name: str) -> bool:

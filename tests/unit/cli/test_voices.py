@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 import soundfile
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.loading.start_voices import default_of
 from voicegate.engine.model.model_json import load_model_config
@@ -164,6 +167,17 @@ def test_refusals_are_one_line_and_change_nothing(
     before = {name: (copy / "voices" / name).read_bytes() for name in voice_files(copy)}
     assert reason in refusal(capsys, *arguments, "--model", copy)
     assert {name: (copy / "voices" / name).read_bytes() for name in voice_files(copy)} == before
+
+
+@pytest.mark.parametrize(
+    ("wav", "part"),
+    [("/dev/zero", "no regular file"), (__file__, "no sound file that can be read"), ("/nowhere.wav", "No such file")],
+)
+def test_what_is_no_sound_file_is_refused_before_anything_is_loaded(copy: Path, wav: str, part: str) -> None:
+    asked = ["voices", "add", "x", "--wav", wav, "--model", str(copy)]
+    code = f"import sys; from voicegate.gateway.cli.main import run; run({asked!r}); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert part in done.stderr
 
 
 def test_the_last_voice_stays(capsys: Captured, copy: Path) -> None:
