@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,7 +33,8 @@ HERE = Path(__file__).parent / "javascript"
 PACKAGES = Path(sys.prefix) / "javascript"
 # Of each client of the document: how many blocks it has for JavaScript.
 BLOCKS = {"openai": 1, "elevenlabs": 1, "cartesia": 2, "deepgram": 2, "livekit": 4}
-# What befalls the first turn of LiveKit's Cartesia, behind which a second is spoken.
+# What befalls the first turn of LiveKit's plugins that stream, after which a second is spoken.
+TROUBLED = ("elevenlabs", "cartesia", "deepgram")
 TROUBLES = {
     "without room": Script(refusals={0: Overloaded("full", retry_after_ms=100)}),
     "with a fault": Script(faults={0: Fault(FaultKind.FAIL)}),
@@ -55,10 +57,11 @@ async def plan_for(stack: AsyncExitStack, certificate: Path) -> dict[str, Any]:
         for number, block in enumerate(configurations(client, "HOST:8080", "js")):
             address = address_of(in_tls if is_tls_only(block) else plain)
             pieces[f"{client} {number}"] = {"code": block.replace("HOST:8080", address)}
-    (troubled,) = (block for block in configurations("livekit", "HOST:8080", "js") if "cartesia" in block)
-    for trouble, script in TROUBLES.items():
+    blocks = configurations("livekit", "HOST:8080", "js")
+    for plugin, (trouble, script) in product(TROUBLED, TROUBLES.items()):
+        (block,) = (each for each in blocks if f"{plugin}.TTS" in each)
         served = await stack.enter_async_context(serving(script, waiting_s=0.0))
-        pieces[trouble] = {"code": troubled.replace("HOST:8080", address_of(served)), "turns": 2}
+        pieces[f"{plugin} {trouble}"] = {"code": block.replace("HOST:8080", address_of(served)), "turns": 2}
     return {"said": SAID, "pieces": pieces}
 
 
@@ -102,7 +105,7 @@ async def test_each_hears_what_a_native_client_hears(heard: Mapping[str, list[by
     blocks = [(client, block) for client in BLOCKS for block in configurations(client, "HOST:8080", "js")]
     assert {client: sum(each == client for each, _ in blocks) for client in BLOCKS} == BLOCKS
     expected = {is_tls: iter(await native_turns([SAID] * len(blocks))) for is_tls in (False, True)}
-    spoken = [turns for name, turns in heard.items() if name not in TROUBLES]
+    spoken = [turns for name, turns in heard.items() if not name.endswith(tuple(TROUBLES))]
     for (client, block), turns in zip(blocks, spoken, strict=True):
         assert not isinstance(turns, str), (block, turns)
         native = next(expected[is_tls_only(block)])
@@ -112,11 +115,12 @@ async def test_each_hears_what_a_native_client_hears(heard: Mapping[str, list[by
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-async def test_livekits_cartesia_ends_a_turn_that_fails_and_speaks_the_next(
-    heard: Mapping[str, list[bytes] | str], trouble: str
+@pytest.mark.parametrize("plugin", TROUBLED)
+async def test_livekit_ends_a_turn_that_fails_and_speaks_the_next(
+    heard: Mapping[str, list[bytes] | str], plugin: str, trouble: str
 ) -> None:
     """It tries again, but with the text alone that it has not sent: here that is none."""
-    turns = heard[trouble]
+    turns = heard[f"{plugin} {trouble}"]
     assert not isinstance(turns, str), turns
     _, expected = await native_turns([SAID] * 2)
     assert turns[0] == b""

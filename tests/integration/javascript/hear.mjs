@@ -12,6 +12,7 @@ import * as openai from "@livekit/agents-plugin-openai";
 import OpenAI from "openai";
 
 const PATIENCE_MS = 60_000;
+const RETRIES = { maxRetry: 1, retryIntervalMs: 0, timeoutMs: PATIENCE_MS }; // LiveKit's own wait for seconds
 const packages = { Cartesia, DeepgramClient, ElevenLabsClient, OpenAI, cartesia, deepgram, elevenlabs, openai };
 
 /** `code` makes `audio`, or LiveKit's `tts`, which speaks in `turns`. */
@@ -20,6 +21,7 @@ async function heardOf({ code, turns = 1 }, said) {
     const run = new Function(...Object.keys(packages), `return (async () => { ${code}\nreturn { ${made} }; })()`);
     const { audio, tts } = await run(...Object.values(packages));
     if (tts === undefined) return [audio];
+    tts.on("error", () => {}); // else it ends the process
     const heard = [];
     for (let turn = 0; turn < turns; turn++) heard.push(await spoken(tts, said));
     return heard;
@@ -28,7 +30,7 @@ async function heardOf({ code, turns = 1 }, said) {
 /** Word by word, where it streams. */
 async function spoken(tts, said) {
     const isStreaming = tts.capabilities.streaming;
-    const stream = isStreaming ? tts.stream() : tts.synthesize(said);
+    const stream = isStreaming ? tts.stream({ connOptions: RETRIES }) : tts.synthesize(said);
     if (isStreaming) {
         for (const word of said.split(" ")) stream.pushText(`${word} `);
         stream.endInput();
