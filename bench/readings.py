@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from voicegate.bench import results_file
 from voicegate.engine.text.normalize import SpanReader
-from voicegate.engine.text.segmenter import Segmenter
+from voicegate.engine.text.segmenter import Segmenter, SegmenterConfig
 
 TABLES_DIR: Final = Path("tests/unit/engine/text/readings")
 
@@ -60,7 +60,7 @@ def _pattern(alternative: str) -> str:
 
 def read_whole(text: str, language: str) -> str:
     """As it is said where all of it comes at once, clause by clause."""
-    segmenter, reader = Segmenter(), SpanReader(language)
+    segmenter, reader = Segmenter(SegmenterConfig(language=language)), SpanReader(language)
     parts: list[str] = []
     for span in segmenter.push(text) + segmenter.flush():
         parts.append(reader.read(span))

@@ -31,6 +31,7 @@ from voicegate.engine.text.segmenter import (
 )
 from voicegate.engine.text.spoken_length import spoken_letters, written_letters
 from voicegate.engine.text.tokenizer import TextTokenizer
+from voicegate.engine.text.word_rules import word_rules
 
 # Complete clauses that no LLM pass has begun: text is read until there are so many.
 # Lower -> the LLM may wait for its next clause; higher -> more is read of text that a cancel throws away.
@@ -82,6 +83,7 @@ class ClauseFeed:
         self._reader = SpanReader(
             language, tags=tokenizer.tags, pronunciation=self.pronunciation, is_normalized=is_normalized
         )
+        self._rules = word_rules(language)
         self._max_letters = max_letters(max_clause_tokens)
         self._segmenter = Segmenter(
             SegmenterConfig(
@@ -89,6 +91,7 @@ class ClauseFeed:
                 max_letters=min(MAX_LETTERS, self._max_letters),
                 # What is said of a sentence before it is finished needs no comma.
                 first_min_letters=SOFT_MIN_LETTERS if self.is_incremental else FIRST_MIN_LETTERS,
+                language=language,
                 has_breaks=is_normalized,
             ),
             pronunciation=pronunciation,
@@ -228,7 +231,7 @@ class ClauseFeed:
             return clause
         self._grown = pending
         # What may have been said stays so, though what follows it would have kept it back: 取件码 before its number.
-        start, lengths = self._segmenter.pending_start, known(pending).at_least(self._segmenter.num_kept)
+        start, lengths = self._segmenter.pending_start, known(pending, self._rules).at_least(self._segmenter.num_kept)
         if self._is_too_much(pending[: lengths.read]):
             return clause
         words = self._reader.read(TextSpan(pending[: lengths.read], start, start + lengths.read), is_growing=True)
@@ -319,7 +322,7 @@ class ClauseFeed:
         length = 0 if grown is None else len(grown.text)
         if grown is not None and _is_within_word(span.text, length):  # the last that it knew, which has gone on since
             length = len(grown.decided_text)
-        return span.split(length) if 0 < length < len(span.text) else part(span)
+        return span.split(length) if 0 < length < len(span.text) else part(span, self._rules)
 
     def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = Clause(

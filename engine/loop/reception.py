@@ -15,6 +15,7 @@ from voicegate.engine.loop.stages import ReadyVoice, Stages
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.text.languages.reader import prepare
 from voicegate.engine.text.pronunciation import Pronunciation
+from voicegate.engine.text.word_rules import word_rules
 
 
 def speaking_modes(traits: LlmTraits) -> tuple[SpeakingMode, ...]:
@@ -34,6 +35,8 @@ class Reception:
     ) -> None:
         self._model = stages.model
         prepare(self._model.languages)
+        for language in self._model.languages:
+            word_rules(language)
         self._modes = speaking_modes(stages.llm.traits)
         self._max_clause_tokens = max_clause_tokens
         self._tokenizer = stages.tokenizer

@@ -17,9 +17,9 @@ from voicegate.engine.text.characters import (
     is_wide,
 )
 from voicegate.engine.text.cleanup import PICTURES
-from voicegate.engine.text.english.abbreviations import opens_sentence
 from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_endings import Ending, word_ending
+from voicegate.engine.text.word_rules import ENGLISH, WordRules
 
 # Of text that has blanks only between phrases (Thai), in letters a word.
 _PHRASE_WORD_CHARS: Final = 5
@@ -57,8 +57,16 @@ class _Cut(NamedTuple):
 
 class ClauseCutter:
     def __init__(
-        self, *, first_min_letters: int, first_min_words: int, soft_min_letters: int, min_letters: int, max_letters: int
+        self,
+        *,
+        first_min_letters: int,
+        first_min_words: int,
+        soft_min_letters: int,
+        min_letters: int,
+        max_letters: int,
+        rules: WordRules = ENGLISH,
     ) -> None:
+        self._rules = rules
         self._first_min_letters = first_min_letters
         self._first_min_words = first_min_words
         self._soft_min_letters = soft_min_letters
@@ -229,7 +237,7 @@ class ClauseCutter:
 
     def _judge(self, word: str) -> _Cut | None:
         self._num_words += has_word(word)
-        ending = word_ending(word)
+        ending = word_ending(word, self._rules)
         match ending:
             case Ending.NONE if ends_phrase(word):
                 self._num_words += len(word) // _PHRASE_WORD_CHARS
@@ -250,7 +258,7 @@ class ClauseCutter:
     def _resolve_letters(self, word: str) -> _Cut | None:
         """`word` is the one behind "U.S.": the sentence was over if it opens one."""
         cut, self._letters_end = self._letters_end, None
-        if cut is None or not opens_sentence(word):
+        if cut is None or not self._rules.opens_sentence(word):
             return None
         if self._is_first or cut.num_letters - self._lead >= self._min_letters:
             return cut

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.word_cutter import finished_length
+from voicegate.engine.text.word_rules import ENGLISH, WordRules
 
 # Text without blanks has no last word to be seen: words of Chinese have two characters, most often.
 _WIDE_WORD_CHARS: Final = 2
@@ -27,14 +28,14 @@ class Known(NamedTuple):
         return Known(max(self.read, length), max(self.said, length))
 
 
-def known(pending: str) -> Known:
-    found = _known(pending)
+def known(pending: str, rules: WordRules = ENGLISH) -> Known:
+    found = _known(pending, rules)
     heading = _MAY_BE_HEADING.search(pending) if ". " in pending or ") " in pending else None
     return found if heading is None else Known(found.read, min(found.said, heading.start()))
 
 
-def _known(pending: str) -> Known:
-    finished = finished_length(pending, wide_group_chars=1)
+def _known(pending: str, rules: WordRules) -> Known:
+    finished = finished_length(pending, wide_group_chars=1, rules=rules)
     if pending[finished:].strip().isalpha():
         num_wide = next((n for n, char in enumerate(reversed(pending)) if not is_wide(char)), len(pending))
         if num_wide:

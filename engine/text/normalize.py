@@ -176,4 +176,6 @@ def _read_by_data(text: str, base: str, before: str) -> str:
     plain = strip_line_markup(with_operator_signs(shown), are_lines_phrases=base in _UNBLANKED)
     if reader is None:
         return tidy(plain, keep_digit_marks=True, keep_signs=True)
-    return reader.read(plain, clean_characters(unescape_entities(before)))
+    said = clean_characters(unescape_entities(before))
+    is_apart = said[-1:].isspace() or text[:1].isspace()
+    return reader.read(plain.lstrip(), f"{said.rstrip()} " if is_apart else said)

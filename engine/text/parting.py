@@ -9,17 +9,18 @@ from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_cutter import WordCutter
 from voicegate.engine.text.word_endings import Ending, word_ending
+from voicegate.engine.text.word_rules import ENGLISH, WordRules
 
 
-def part(span: TextSpan) -> tuple[TextSpan, TextSpan] | None:
+def part(span: TextSpan, rules: WordRules = ENGLISH) -> tuple[TextSpan, TextSpan] | None:
     """Two spans that follow each other and cover it; None if it is one letter with its marks."""
     text = span.text
     letters = list(accumulate(map(written_letters, text), initial=0))
-    place = _best_place(text, letters)
+    place = _best_place(text, letters, rules)
     return None if place is None else span.split(place)
 
 
-def _best_place(text: str, letters: list[int]) -> int | None:
+def _best_place(text: str, letters: list[int], rules: WordRules) -> int | None:
     """Nearest to the middle: behind a mark, if that is not far from it; else between words; else within the word."""
 
     def nearest(places: Iterable[int], *, is_far_allowed: bool = True) -> int | None:
@@ -27,11 +28,11 @@ def _best_place(text: str, letters: list[int]) -> int | None:
         is_near = place is not None and letters[-1] <= 4 * letters[place] <= 3 * letters[-1]
         return place if is_far_allowed or is_near else None
 
-    words = _word_ends(text, max_letters=letters[-1] + 1)
+    words = _word_ends(text, max_letters=letters[-1] + 1, rules=rules)
     lead = len(text) - len(text.lstrip())
     inner = range(1, len(text))
     return (
-        nearest((end for end in words if _ends_with_mark(text[:end])), is_far_allowed=False)
+        nearest((end for end in words if _ends_with_mark(text[:end], rules)), is_far_allowed=False)
         or nearest(words)
         or nearest(index for index in inner if index > lead and text[index].isspace())
         or nearest((index for index in inner if _is_behind_punctuation(text, index)), is_far_allowed=False)
@@ -40,9 +41,9 @@ def _best_place(text: str, letters: list[int]) -> int | None:
     )
 
 
-def _word_ends(text: str, *, max_letters: int) -> list[int]:
+def _word_ends(text: str, *, max_letters: int, rules: WordRules) -> list[int]:
     """Within it, where nothing is read together with what follows, nor is of the same code, link, tag or formula."""
-    cutter, ends, start = WordCutter(max_letters=max_letters), [], 0
+    cutter, ends, start = WordCutter(max_letters=max_letters, rules=rules), [], 0
     while (cut := cutter.next_cut(text[start:])) is not None:
         start += cut
         if start < len(text):
@@ -51,8 +52,8 @@ def _word_ends(text: str, *, max_letters: int) -> list[int]:
     return [end for end in ends if not any(begin < end < behind for begin, behind in ranges)]
 
 
-def _ends_with_mark(text: str) -> bool:
-    return word_ending(text.split()[-1]) is not Ending.NONE
+def _ends_with_mark(text: str, rules: WordRules) -> bool:
+    return word_ending(text.split()[-1], rules) is not Ending.NONE
 
 
 def _is_behind_punctuation(text: str, index: int) -> bool:

@@ -15,6 +15,7 @@ from voicegate.engine.text.phrase_cutter import PhraseCutter
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.unsaid import UnsaidSplitter
 from voicegate.engine.text.word_cutter import WordCutter, finished_length
+from voicegate.engine.text.word_rules import word_rules
 
 # Lengths are in letters that the text is likely to be said with (spoken_length): of prose, as many as are written.
 
@@ -50,6 +51,7 @@ class SegmenterConfig:
     soft_min_letters: int = SOFT_MIN_LETTERS
     min_letters: int = MIN_LETTERS
     max_letters: int = MAX_LETTERS
+    language: str = "en"  # of what is written
     has_breaks: bool = True  # else their tags are text
 
     def __post_init__(self) -> None:
@@ -86,9 +88,10 @@ class _Cutter(Protocol):
 class Segmenter:
     def __init__(self, config: SegmenterConfig | None = None, *, pronunciation: Pronunciation | None = None) -> None:
         config = config or SegmenterConfig()
+        self._rules = word_rules(config.language)
         self._cutter: _Cutter
         if config.granularity is Granularity.WORD:
-            words = WordCutter(max_letters=config.max_letters)
+            words = WordCutter(max_letters=config.max_letters, rules=self._rules)
             self._cutter = PhraseCutter(words, pronunciation) if pronunciation else words
         else:
             self._cutter = ClauseCutter(
@@ -97,6 +100,7 @@ class Segmenter:
                 soft_min_letters=config.soft_min_letters,
                 min_letters=config.min_letters,
                 max_letters=config.max_letters,
+                rules=self._rules,
             )
         self._max_letters = config.max_letters
         self._unsaid = UnsaidSplitter()
@@ -155,7 +159,7 @@ class Segmenter:
         a link, a formula or a tag that may go on waits, and so does the last word until a blank or a mark ends it.
         Nothing of fenced code and thoughts, nor of what may be the start of one.
         """
-        length = 0 if self._is_code else max(finished_length(self._pending), self._num_kept)
+        length = 0 if self._is_code else max(finished_length(self._pending, rules=self._rules), self._num_kept)
         return [self.take(length)] if length else []
 
     def take(self, length: int) -> TextSpan:

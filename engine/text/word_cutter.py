@@ -16,11 +16,11 @@ from voicegate.engine.text.characters import (
     split_tail,
 )
 from voicegate.engine.text.chinese.measures import CODE_WORD_START
-from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
-from voicegate.engine.text.english.measures import AFTER_NUMBER, CURRENCY_CODES
+from voicegate.engine.text.english.abbreviations import Kind
 from voicegate.engine.text.open_markup import is_in_tag, markup_ranges, open_markup_start
 from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_endings import Ending, word_ending
+from voicegate.engine.text.word_rules import ENGLISH, WordRules
 
 # Wide text has no blanks: it leaves in groups of this many. Lower -> BPE tokens of two or three characters are torn;
 # higher -> the LLM waits longer for its first words.
@@ -31,7 +31,7 @@ _DECIDING_CHARS: Final = 3
 _WIDE_MARKS: Final = WIDE_TRAILERS | frozenset(WIDE_CLAUSE_MARKS + WIDE_LIST_MARK)
 # Between blanks behind a number, and a sign before one: 12 - 5, 5 €, $ 5.
 _BEHIND_NUMBERS: Final = frozenset("-–−*×÷+=<>≤≥≠≈±%‰°$€£¥₹₩")
-_BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$€£¥₹₩") | frozenset(CURRENCY_CODES)
+_BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$€£¥₹₩")
 # Marks behind a plain word that nothing behind them takes the place of, nor makes part of a word: "example.com".
 _ENDING_MARKS: Final = frozenset(",;?")
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’-][A-Za-z\u00c0-\u024f]+)*")
@@ -50,7 +50,10 @@ _MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
 
 
 class WordCutter:
-    def __init__(self, *, max_letters: int, wide_group_chars: int = WIDE_GROUP_CHARS) -> None:
+    def __init__(
+        self, *, max_letters: int, wide_group_chars: int = WIDE_GROUP_CHARS, rules: WordRules = ENGLISH
+    ) -> None:
+        self._rules = rules
         self._max_letters = max_letters
         self._wide_group_chars = wide_group_chars
         self._begin_span()
@@ -100,7 +103,7 @@ class WordCutter:
             self._consume(text[self._pos])
             if text[self._pos - 1] in _ENDING_MARKS and _PLAIN_WORD.fullmatch(text, self._word_start, self._pos - 1):
                 return self._end_word(text)
-        if self._held and not _may_belong(self._held, text[self._word_start : self._pos]):
+        if self._held and not _may_belong(self._held, text[self._word_start : self._pos], self._rules):
             return self._held_end
         return None
 
@@ -134,9 +137,10 @@ class WordCutter:
         word = text[self._word_start : self._pos]
         if is_in_tag(text[self._word_start : self._pos + 1]):
             return None
-        if self._held and not _belongs(self._held, word):
+        if self._held and not _belongs(self._held, word, self._rules):
             return self._held_end
-        if not _may_be_continued(word) and not (self._held and (word in _BEHIND_NUMBERS or word == _OF)):
+        goes_on = bool(self._held) and (word in _BEHIND_NUMBERS or word in self._rules.links)
+        if not goes_on and not _may_be_continued(word, self._rules):
             return self._pos
         self._held, self._held_end = word, self._pos
         self._word_start = None
@@ -145,22 +149,22 @@ class WordCutter:
         return None
 
 
-def finished_length(text: str, *, wide_group_chars: int = WIDE_GROUP_CHARS) -> int:
+def finished_length(text: str, *, wide_group_chars: int = WIDE_GROUP_CHARS, rules: WordRules = ENGLISH) -> int:
     """Length of the longest start of `text` that ends with a word which nothing that follows can change."""
     text = text[: open_markup_start(text)]
-    cutter, length = WordCutter(max_letters=_NEVER_FULL, wide_group_chars=wide_group_chars), 0
+    cutter, length = WordCutter(max_letters=_NEVER_FULL, wide_group_chars=wide_group_chars, rules=rules), 0
     while (cut := cutter.next_cut(text[length:])) is not None:
         length += cut
         if plain := _PLAIN_WORDS.match(text, length):
             length = plain.end()
     words = text[length:].split()
-    if len(words) == 1 and _is_ended_by_mark(words[0]):
+    if len(words) == 1 and _is_ended_by_mark(words[0], rules):
         return len(text)
     # Half a formula or link is none, though its end is there: a blank is yet to come behind it.
     return next((start for start, end in markup_ranges(text) if start < length < end), length)
 
 
-def _is_ended_by_mark(word: str) -> bool:
+def _is_ended_by_mark(word: str, rules: WordRules) -> bool:
     """Whether a word is whole though no blank has come behind it. A dot behind a digit may be a decimal point."""
     if _is_ended_by_wide_mark(word) or _WHOLE_PRICE.fullmatch(word):
         return True
@@ -169,75 +173,74 @@ def _is_ended_by_mark(word: str) -> bool:
         return False
     if not stem and _STOP_BEFORE_NUMBER.fullmatch(tail):
         return False
-    return word_ending(word) is not Ending.NONE and not _may_be_continued(word)
+    return word_ending(word, rules) is not Ending.NONE and not _may_be_continued(word, rules)
 
 
 def _is_ended_by_wide_mark(word: str) -> bool:
     return word[-1] in _WIDE_MARKS and not word[-1].isascii()
 
 
-def _may_be_continued(word: str) -> bool:
+def _may_be_continued(word: str, rules: WordRules) -> bool:
     """Whether the next word may decide how this one is read: 3:30 | pm, $5 | million, May | 5, Dr. | Smith."""
-    if word in _THE or word in _BEFORE_NUMBERS:
+    if word in _THE or word in _BEFORE_NUMBERS or word in rules.before_number:
         return True
     stem, tail = split_tail(word)
-    ending = word_ending(word)
+    ending = word_ending(word, rules)
     if tail.startswith("."):
-        is_abbreviation = abbreviation_kind(stem) is not None
+        is_abbreviation = rules.kind(stem) is not None
         return is_abbreviation and ending not in (Ending.SENTENCE, Ending.CLAUSE)
     if ending is not Ending.NONE or not stem or _is_ended_by_wide_mark(word):
         return False
-    return stem[-1].isdigit() or _ORDINAL.fullmatch(stem) is not None or _is_month(stem)
+    return rules.is_number(stem) or _ORDINAL.fullmatch(stem) is not None or rules.is_month(stem)
 
 
-def _is_month(stem: str) -> bool:
-    return stem[:1].isupper() and stem.lower() in MONTH_BY_NAME
-
-
-def _may_belong(held: str, start: str) -> bool:
+def _may_belong(held: str, start: str, rules: WordRules) -> bool:
     """Whether some word with this start may be read together with the word before it."""
     held_stem, held_tail = split_tail(held)
     first = next((char for char in start if char.isalnum()), "")
     if not first or first.isdigit():
         return True
     if held_tail.startswith("."):
-        return abbreviation_kind(held_stem) is not Kind.NUMBER
+        return rules.kind(held_stem) is not Kind.NUMBER
     stem, tail = split_tail(start)
-    is_month = first.isupper() and any(name.startswith(stem.lower()) for name in MONTH_BY_NAME)
-    if held == _OF:
-        return is_month
+    is_month = rules.may_be_month(start, stem)
+    is_unit = any(word.startswith(start.removesuffix(tail)) for word in rules.after_number)
+    if held in rules.links:
+        return is_month or (is_unit and held != _OF)
+    may_be_link = any(link.startswith(start) for link in rules.links)
     if _ORDINAL.fullmatch(held_stem):
-        return is_month or _OF.startswith(start)
-    if not held_stem[-1:].isdigit():
-        return False
-    is_unit = any(word.startswith(start.removesuffix(tail)) for word in AFTER_NUMBER)
-    return is_month or is_unit or _OF.startswith(start) or is_wide(start[0])
+        return is_month or may_be_link
+    if not rules.is_number(held_stem):
+        return may_be_link and rules.is_month(held_stem) and not _OF.startswith(start)
+    return is_month or is_unit or may_be_link or is_wide(start[0]) or rules.is_taken(start)
 
 
-def _belongs(held: str, word: str) -> bool:
+def _belongs(held: str, word: str, rules: WordRules) -> bool:
     """Whether `word` is read together with the word before it, which may be continued."""
     stem, tail = split_tail(word)
     starts_with_digit = stem[:1].isdigit()
     held_stem, held_tail = split_tail(held)
     if held_tail.startswith("."):
-        match abbreviation_kind(held_stem):
+        match rules.kind(held_stem):
             case Kind.NUMBER:
                 return starts_with_digit
             case Kind.LETTERS:
-                return not opens_sentence(word)
+                return not rules.opens_sentence(word)
             case _:
                 return True
-    if held == _OF:  # behind a day
-        return _is_month(stem)
+    if held in rules.links:  # behind a day
+        is_of_amount = starts_with_digit or word.removesuffix(tail) in rules.after_number or word in _BEHIND_NUMBERS
+        return rules.is_month(stem) or (is_of_amount and held != _OF)
     if _ORDINAL.fullmatch(held_stem):
-        return _is_month(stem) or word == _OF
-    if held_stem[-1:].isdigit():
+        return rules.is_month(stem) or word in rules.links
+    if rules.is_number(held_stem):
         return (
             starts_with_digit
-            or _is_month(stem)
-            or word.removesuffix(tail) in AFTER_NUMBER
+            or rules.is_month(stem)
+            or word.removesuffix(tail) in rules.after_number
             or word in _BEHIND_NUMBERS
-            or word == _OF
+            or word in rules.links
             or is_wide(word[0])
+            or rules.is_taken(word)
         )
-    return starts_with_digit
+    return starts_with_digit or (word in rules.links and rules.is_month(held_stem) and word != _OF)

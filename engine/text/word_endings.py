@@ -4,7 +4,8 @@ from enum import Enum
 from typing import Final
 
 from voicegate.engine.text.characters import QUOTES_AND_BRACKETS, split_tail
-from voicegate.engine.text.english.abbreviations import Kind, abbreviation_kind
+from voicegate.engine.text.english.abbreviations import Kind
+from voicegate.engine.text.word_rules import ENGLISH, WordRules
 
 _SENTENCE_ENDS: Final = ".?!…‽"
 _CLAUSE_MARKS: Final = ",;:"
@@ -39,7 +40,7 @@ class Ending(Enum):
         return self is Ending.UNLESS_LOWER or (self is Ending.CLAUSE_UNLESS_DIGIT and not is_amount)
 
 
-def word_ending(word: str) -> Ending:
+def word_ending(word: str, rules: WordRules = ENGLISH) -> Ending:
     """Of a word that is followed by whitespace or the like."""
     stem, tail = split_tail(word)
     if tail == "!=" and not stem:
@@ -54,7 +55,7 @@ def word_ending(word: str) -> Ending:
     if "..." in tail or "…" in tail:
         return Ending.UNLESS_LOWER
     if tail.startswith(".") and "?" not in tail and "!" not in tail:
-        match abbreviation_kind(stem):
+        match rules.kind(stem):
             case Kind.CONTINUES | Kind.NAME:
                 return Ending.NONE
             case Kind.LETTERS:
