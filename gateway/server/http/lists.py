@@ -51,7 +51,7 @@ class Lists:
         async def endpoint(request: Request) -> Response:
             status = self._status()
             if status.info is None:
-                return unready(status.unready_reason or "not ready")
+                return unready(request, status.unready_reason or "not ready")
             return answer(status.info, request)
 
         return endpoint

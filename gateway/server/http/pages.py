@@ -167,5 +167,9 @@ def refused(status: Status) -> Response:
     return text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, Retry_After=str(status.retry_after_s))
 
 
-def unready(reason: str) -> Response:
-    return text(HTTPStatus.SERVICE_UNAVAILABLE, reason, Retry_After=str(RETRY_AFTER_S))
+def unready(request: Request, reason: str) -> Response:
+    """One line for people, and for a vendor's programs as `problem`."""
+    status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry_After": str(RETRY_AFTER_S)}
+    if vendor_of(request.url.path, request.headers) is None:
+        return text(status, reason, **headers)
+    return problem(request, status, ErrorCode.OVERLOADED.value, reason, **headers)

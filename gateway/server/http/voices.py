@@ -61,10 +61,10 @@ class Voices:
             Route("/v1/voices/{name}", self._remove, methods=["DELETE"]),
         ]
 
-    async def _list(self, _request: Request) -> Response:
+    async def _list(self, request: Request) -> Response:
         status = self._stage.status()
         if status.info is None:
-            return unready(status.unready_reason or "not ready")
+            return unready(request, status.unready_reason or "not ready")
         voices = [_described(voice) for voice in status.info.voices]
         return json({"default": status.info.default_voice, "voices": voices})
 
@@ -72,7 +72,7 @@ class Voices:
         """Of those whose name or description has the words that are looked for; a page's token is its last name."""
         status = self._stage.status()
         if status.info is None:
-            return unready(status.unready_reason or "not ready")
+            return unready(request, status.unready_reason or "not ready")
         found = voices_with(request.query_params.get("search", ""), status.info)
         names = [voice.name for voice in found]
         token = request.query_params.get("next_page_token", "")
@@ -86,7 +86,7 @@ class Voices:
     async def _show(self, request: Request) -> Response:
         status, name = self._stage.status(), request.path_params["name"]
         if status.info is None:
-            return unready(status.unready_reason or "not ready")
+            return unready(request, status.unready_reason or "not ready")
         for voice in status.info.voices:
             if voice.name == name:
                 return json(_described(voice))

@@ -47,11 +47,15 @@ def test_the_versions_are_those_that_tests_install() -> None:
     installed = root / "tests/integration"
     lists = [root / "constraints.txt", installed / "pipecat.txt", installed / "livekit.txt"]
     python = dict(re.findall(r"^([\w.-]+)==(\S+)", "\n".join(each.read_text() for each in lists), re.MULTILINE))
-    javascript = json.loads((installed / "javascript/package.json").read_text())["dependencies"]
+    folders = (installed / "javascript", root / "tests/browser/bundlers")
+    javascript: dict[str, str] = {}
+    for folder in folders:
+        javascript |= json.loads((folder / "package.json").read_text())["dependencies"]
     rows = re.findall(r"^\| `([^`]+)`([^|]*) \| ([^|]+) \| by tests", PAGE, re.MULTILINE)
     assert len(rows) > 10
     for name, more, version in rows:
-        pins = javascript if name.startswith("@") or "JavaScript" in more else python
+        is_for_node = name.startswith("@") or "JavaScript" in more or "browser" in more
+        pins = javascript if is_for_node else python
         assert pins[name] == version, name
     plugins = {version for name, version in javascript.items() if name.startswith("@livekit/")}
     assert plugins == {javascript["@livekit/agents"]}

@@ -110,6 +110,9 @@ ELEVENLABS, CARTESIA = {"xi-api-key": "k"}, {"Cartesia-Version": "2026-08-14"}
 )
 async def test_what_there_is_not_is_told_in_the_form_of_who_asks(headers: dict[str, str], told: Any) -> None:
     assert "no voice 'bob'" in told((await get("/v1/voices/bob", **headers)).json)
+    waiting = await get("/v1/voices", WARMING_UP, **headers)
+    assert (waiting.status, int(waiting.headers["Retry-After"]) > 0) == (503, True)
+    assert "warming up" in (told(waiting.json) if headers else waiting.text)
     nothing = await get("/v1/user", **headers)
     assert nothing.status == 404
     assert "nothing here" in (told(nothing.json) if headers else nothing.text)
