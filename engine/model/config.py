@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from voicegate.engine import units
+from voicegate.engine.model.euler_steps import EULER_STEPS
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 
 # Blocks that the flow's kernels and tables are made for: the estimator's mask is block-causal in so many mel frames
@@ -137,7 +138,7 @@ class FlowConfig:
     pre_lookahead_channels: int
     cfg_rate: float
     estimator: EstimatorConfig
-    num_euler_steps: int = 10
+    num_euler_steps: int = EULER_STEPS
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from voicegate.engine.model.config import (
     StopRule,
     VocoderConfig,
 )
+from voicegate.engine.model.euler_steps import euler_steps
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
 from voicegate.engine.model.upstream_kinds import remedy
 
@@ -169,12 +170,14 @@ def _flow_config(raw: Mapping[str, Any]) -> FlowConfig:
     estimator = raw["decoder"]["estimator"]
     if estimator["static_chunk_size"] != FLOW_BLOCK_FRAMES:
         raise ValueError(f"static_chunk_size is {estimator['static_chunk_size']}, not {FLOW_BLOCK_FRAMES}")
+    cfm = raw["decoder"]["cfm_params"]
     return FlowConfig(
         vocab_size=raw["vocab_size"],
         speaker_dim=raw["spk_embed_dim"],
         lookahead_tokens=raw["pre_lookahead_len"],
         pre_lookahead_channels=raw["pre_lookahead_layer"]["channels"],
-        cfg_rate=raw["decoder"]["cfm_params"]["inference_cfg_rate"],
+        cfg_rate=cfm["inference_cfg_rate"],
+        num_euler_steps=euler_steps(cfm, "flow.decoder.cfm_params"),
         estimator=EstimatorConfig(
             dim=estimator["dim"],
             depth=estimator["depth"],

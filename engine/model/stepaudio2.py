@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from voicegate.engine import units
+from voicegate.engine.model.euler_steps import EULER_STEPS, euler_steps
 
 # What the encoder is written for; another value in the section would mean another network.
 _ENCODER: Final[Mapping[str, object]] = {
@@ -56,7 +57,7 @@ class StepAudio2FlowConfig:
     cfg_rate: float
     encoder: ConformerConfig
     estimator: ConvDitConfig
-    num_euler_steps: int = 10
+    num_euler_steps: int = EULER_STEPS
 
     @property
     def lookahead_tokens(self) -> int:
@@ -78,6 +79,7 @@ def stepaudio2_flow_config(raw: Mapping[str, Any]) -> StepAudio2FlowConfig:
         vocab_size=flow["vocab_size"],
         speaker_dim=flow["spk_embed_dim"],
         cfg_rate=raw["decoder"]["inference_cfg_rate"],
+        num_euler_steps=euler_steps(raw["decoder"], "token2wav.decoder"),
         encoder=ConformerConfig(
             dim=encoder["output_size"],
             lookahead_tokens=encoder["pre_lookahead_len"],

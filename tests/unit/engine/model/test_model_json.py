@@ -41,7 +41,7 @@ def changed(path: str, value: Any) -> str:
     for parent in parents:
         place = place[parent]
     if value is None:
-        del place[key]
+        place.pop(key, None)
     else:
         place[key] = value
     return json.dumps(raw)
@@ -62,11 +62,24 @@ def changed(path: str, value: Any) -> str:
         (changed("llm/stop", {"max_token_text_ratio": None}), "speech might never end"),
         (changed("sample_rate", 16000), "24000 Hz and 25 Hz"),
         (changed("flow/decoder/estimator/static_chunk_size", 25), "static_chunk_size is 25, not 50"),
+        (changed("flow/decoder/cfm_params/inference_steps", 0), "cfm_params.inference_steps is 0, not a whole number"),
+        (changed("flow/decoder/cfm_params/inference_steps", 4.5), "cfm_params.inference_steps is 4.5, not a whole"),
+        (changed("flow/decoder/cfm_params/inference_steps", "4"), "cfm_params.inference_steps is '4', not a whole"),
     ],
 )
 def test_unfit_files_are_named(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(ModelConfigError, match=message):
         load_model_config(written(tmp_path, content))
+
+
+def test_a_distilled_flow_says_how_many_steps_it_needs(tmp_path: Path) -> None:
+    """A released configuration names none: then they are upstream's ten."""
+    raw = json.loads((TINY_MODEL_DIR / "model.json").read_text())
+    raw["flow"]["decoder"]["cfm_params"] |= {"inference_steps": 4, "inference_cfg_rate": 0.0}
+    flow = load_model_config(written(tmp_path, json.dumps(raw))).flow
+    assert (flow.num_euler_steps, flow.cfg_rate) == (4, 0.0)
+    flow = load_model_config(written(tmp_path, changed("flow/decoder/cfm_params/inference_steps", None))).flow
+    assert (flow.num_euler_steps, flow.cfg_rate) == (10, 0.7)
 
 
 def test_an_llm_may_have_another_layout_and_another_sampling(tmp_path: Path) -> None:

@@ -40,12 +40,20 @@ def test_a_model_of_this_family_is_known_by_its_type(tmp_path: Path) -> None:
     assert (model.flow, model.vocoder) == (flow_config(), golden_vocoder_config())
 
 
+def test_the_section_may_say_how_many_steps_the_flow_takes() -> None:
+    section = tiny_section()
+    assert stepaudio2_flow_config(section).num_euler_steps == 10
+    section["decoder"]["inference_steps"] = 5
+    assert stepaudio2_flow_config(section).num_euler_steps == 5
+
+
 @pytest.mark.parametrize(
     ("part", "key", "value", "message"),
     [
         ("encoder", "input_layer", "conv2d", "encoder.input_layer is 'conv2d', not 'linear'"),
         ("encoder", "up_stride", 4, "encoder.up_stride is 4, not 2"),
         ("flow", "input_size", 64, "must be equal"),
+        ("decoder", "inference_steps", -1, "decoder.inference_steps is -1, not a whole number"),
         ("estimator", "in_channels", 240, r"\(80, 240, 80\), not \(80, 320, 80\)"),
     ],
 )
