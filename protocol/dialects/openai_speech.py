@@ -12,6 +12,7 @@ from voicegate.protocol.dialects.format_names import openai_format
 from voicegate.protocol.dialects.one_shot import Framing, OneShot, PlainAudio, Problem, decode
 from voicegate.protocol.dialects.reading import language_code
 from voicegate.protocol.dialects.reference import check_no_other_reference, reference_of
+from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import AlignmentItem, Done, Pronunciations
 
 # Of the names that its clients know: whatever they ask for, the model that is loaded speaks.
@@ -74,16 +75,36 @@ class SpeechEvents:
         return b""
 
     def end(self, done: Done) -> bytes:
+        return _event({"type": "speech.audio.done", "usage": self._usage(done)}) + b"data: [DONE]\n\n"
+
+    def _usage(self, done: Done) -> dict[str, int]:
         num_tokens = done.audio_ms // _TOKEN_MS
-        usage = {
+        return {
             "input_tokens": self._num_characters,
             "output_tokens": num_tokens,
             "total_tokens": self._num_characters + num_tokens,
         }
-        return _event({"type": "speech.audio.done", "usage": usage}) + b"data: [DONE]\n\n"
 
     def failure(self, problem: Problem) -> bytes | None:
         return _event({"type": "error", **error_body(problem, problem.status)})
+
+
+class OmniEvents(SpeechEvents):
+    """vLLM-Omni's form of the same: each with its name in front, and nothing that is no JSON."""
+
+    def __init__(self, num_characters: int, response_format: str) -> None:
+        super().__init__(num_characters)
+        self._response_format = response_format
+
+    def audio(self, data: bytes) -> bytes:
+        fields = {"audio": base64.b64encode(data).decode(), "response_format": self._response_format}
+        return _named_event("speech.audio.delta", fields)
+
+    def end(self, done: Done) -> bytes:
+        return _named_event("speech.audio.done", {"usage": self._usage(done)})
+
+    def failure(self, problem: Problem) -> bytes | None:
+        return _named_event("speech.audio.error", error_body(problem, problem.status))
 
 
 class OpenAiSpeech:
@@ -92,11 +113,10 @@ class OpenAiSpeech:
         asked = decode(body, _Body)
         check_no_other_reference(asked)
         output = openai_format(asked.response_format or "mp3")
-        framing: Framing = SpeechEvents(len(asked.input)) if _is_in_events(asked) else PlainAudio(output)
         return OneShot(
             text=asked.input,
             output=output,
-            framing=framing,
+            framing=_framing(asked, output),
             voice=asked.voice.id if isinstance(asked.voice, _VoiceId) else asked.voice or asked.speaker,
             speed=asked.speed,
             instruct=asked.instructions,
@@ -111,14 +131,16 @@ class OpenAiSpeech:
         return error_body(problem, status)
 
 
-def _is_in_events(asked: _Body) -> bool:
+def _framing(asked: _Body, output: OutputFormat) -> Framing:
     """vLLM-Omni streams `pcm` and `wav` alone, in events unless they are declined.
 
     Clients of other servers send `stream` too, and read what comes as audio: in any format, but these seldom.
     """
-    if asked.stream_format is not None:
-        return asked.stream_format == "sse"
-    return bool(asked.stream) and asked.response_format in _STREAMED_BY_VLLM_OMNI
+    if asked.stream_format == "sse":
+        return SpeechEvents(len(asked.input))
+    if asked.stream_format is None and asked.stream and asked.response_format in _STREAMED_BY_VLLM_OMNI:
+        return OmniEvents(len(asked.input), asked.response_format)
+    return PlainAudio(output)
 
 
 def error_body(problem: Problem, status: HTTPStatus) -> dict[str, object]:
@@ -128,6 +150,10 @@ def error_body(problem: Problem, status: HTTPStatus) -> dict[str, object]:
         kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     code = problem.name_of(_ERROR_NAMES)
     return {"error": {"message": problem.message, "type": kind, "param": problem.field, "code": code}}
+
+
+def _named_event(name: str, fields: Mapping[str, object]) -> bytes:
+    return f"event: {name}\n".encode() + _event({"type": name, **fields})
 
 
 def _event(data: object) -> bytes:

@@ -100,5 +100,6 @@ async def post(url: str, path: str, body: dict[str, Any] | bytes, *headers: str)
 
 def audio_of_events(body: bytes) -> bytes:
     """Of OpenAI's server-sent events."""
-    events = [orjson.loads(line[6:]) for line in body.split(b"\n\n") if line and line != b"data: [DONE]"]
+    lines = [line for line in body.split(b"\n") if line.startswith(b"data: ") and line != b"data: [DONE]"]
+    events = [orjson.loads(line[6:]) for line in lines]
     return b"".join(base64.b64decode(event["audio"]) for event in events if event["type"] == "speech.audio.delta")

@@ -6,13 +6,14 @@ Each row is what a client sends as its users set it up; the versions are those o
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import pytest
 from structlog.testing import capture_logs
 
 from tests.integration.http_client import audio_of_events, native_pcm, post
 from tests.integration.test_dialects import audio_of, peer
 from tests.integration.wire_client import serving
-from voicegate.engine.fake.engine import Script
+from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.protocol.dialects.one_shot import LEAD_MS
 
 pytestmark = pytest.mark.integration
@@ -171,3 +172,22 @@ async def test_a_file_of_vllm_omnis_is_not_paced(stream_audio: bool, lead_ms: in
         heard = await client.until(lambda frame: isinstance(frame, dict) and frame["type"] == "session.done")
         assert b"".join(frame for frame in heard if isinstance(frame, bytes)) == await native_pcm(TEXT)
         assert [request.lead_ms for request in served.engine.requests] == [lead_ms]
+
+
+async def test_its_events_have_its_form() -> None:
+    asked = {"input": TEXT, "stream": True, "response_format": "pcm"}
+    failing = Script(faults={1: Fault(FaultKind.FAIL, after_ms=200)})
+    async with serving(failing) as served:
+        _, _, whole = await post(served.url, "/v1/audio/speech", asked)
+        _, _, broken = await post(served.url, "/v1/audio/speech", asked)
+    for body, ends in ((whole, ["speech.audio.done"]), (broken, ["speech.audio.error"])):
+        names, data = [], []
+        for event in body.decode().strip().split("\n\n"):
+            name, line = event.split("\n")
+            names.append(name.removeprefix("event: "))
+            data.append(orjson.loads(line.removeprefix("data: ")))
+        assert names == [each["type"] for each in data]
+        assert set(names[:-1]) == {"speech.audio.delta"}
+        assert names[-1:] == ends
+        assert data[0]["response_format"] == "pcm"
+    assert data[-1]["error"]["type"] == "server_error"
