@@ -23,17 +23,14 @@ TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
 _CPU: Final = "cpu"
 _GPU: Final = re.compile(r"cuda:(0|[1-9][0-9]*)")
 
-# Of a GPU whose voices' prompts are kept four times: 46 MB a second of prompt each, of some 50 GB that contexts have
-# there.
-_MORE_LAYOUTS_BYTES: Final = 70 << 30
+# Of a GPU whose voices' prompts are kept twice: 46 MB a second of prompt each, of some 50 GB that contexts have there.
+_TWO_LAYOUTS_BYTES: Final = 70 << 30
 
 # Of the 25 tokens of a flow block; the three before are the lookahead of the prompt's last whole block.
 MAX_FIRST_BLOCK_TOKENS: Final = 22
 _FIRST_BLOCKS: Final = (
     "first_block_tokens",
     "whole_first_block_tokens",
-    "lone_first_block_tokens",
-    "later_first_block_tokens",
 )
 
 _CHOICES: Final = {
@@ -162,13 +159,8 @@ class EngineConfig:
     # The same of a text that is whole when its first pass begins, where few have work, no seed was given, the speed is
     # at most 1 and a packet 20 ms: behind it nothing that is still written has to be waited for (docs/adr/0081).
     whole_first_block_tokens: int = 0
-    # The same of such a text while nobody else has work (docs/adr/0087).
-    lone_first_block_tokens: int = 0
-    # The same of a later pass, whose listener has sound of the one before (docs/adr/0085). Higher -> less of the prompt
-    # is made anew with each sentence; lower -> a sentence that comes late is heard sooner.
-    # For each other number among the four a voice's prompt lies in the flow's memory once more; where that would take
-    # more than an eighth of a GPU's, the lone one is the whole one, and if need be this one the first, or all are.
-    later_first_block_tokens: int = 0
+    # Where the two numbers differ, a voice's prompt lies in the flow's memory twice; where that would take more than an
+    # eighth of a GPU's, this one is the first.
 
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
     # Voices added while the engine runs are kept here; without it they last until it ends.
@@ -262,10 +254,7 @@ class EngineConfig:
         max_flow_batch = self.max_flow_batch or (gpu.share_of(34) if is_gpu else 4)
         # A GPU's steps are so short that a block of 10 tokens is followed in time by the next, also by words.
         first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12 if has_wide_vectors else 17)
-        is_free = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _MORE_LAYOUTS_BYTES
-        whole_first_block_tokens = self.whole_first_block_tokens or (6 if is_free else first_block_tokens)
-        lone_first_block_tokens = 4 if is_free and not self.whole_first_block_tokens else whole_first_block_tokens
-        later_first_block_tokens = MAX_FIRST_BLOCK_TOKENS if is_free else first_block_tokens
+        has_two = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _TWO_LAYOUTS_BYTES
         max_calm_flow_batch = gpu.share_of(84) if is_gpu and not self.max_flow_batch else max_flow_batch
         return replace(
             self,
@@ -276,9 +265,7 @@ class EngineConfig:
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
             room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
             first_block_tokens=first_block_tokens,
-            whole_first_block_tokens=whole_first_block_tokens,
-            lone_first_block_tokens=self.lone_first_block_tokens or lone_first_block_tokens,
-            later_first_block_tokens=self.later_first_block_tokens or later_first_block_tokens,
+            whole_first_block_tokens=self.whole_first_block_tokens or (5 if has_two else first_block_tokens),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,
         )
 

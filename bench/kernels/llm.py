@@ -49,12 +49,8 @@ def step_us(body: DecoderBody, num_lines: int, num_samples: int, position: int) 
 
 
 def alone_us(body: DecoderBody, position: int) -> dict[str, float]:
-    """A lone line's step: as all others, by its own kernel, and as all others once more."""
-    figures = {"launches": step_us(body, 1, 1, position)}
-    if body.can_step_alone:
-        figures["resident"] = captured_us(body.step_alone)
-        figures["launches again"] = step_us(body, 1, 1, position)
-    return figures
+    """A single line's step, twice."""
+    return {"launches": step_us(body, 1, 1, position), "launches again": step_us(body, 1, 1, position)}
 
 
 def prefill_us(body: DecoderBody, num_prompts: int) -> float:

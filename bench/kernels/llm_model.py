@@ -76,12 +76,3 @@ def fill_work(body: DecoderBody, num_lines: int, num_samples: int, *, position: 
     samples[:, 4:] = np.random.default_rng(0).random((num_samples, 2)).view(np.int32)
     body.work.copy_(torch.from_numpy(words))
     body.last_token.copy_(torch.arange(len(body.last_token)) % body.config.speech_token_size)
-
-
-def fill_readings(body: DecoderBody, num_lines: int, *, num_readings: int, position: int) -> None:
-    """Records of `num_lines` of as many sentences that are read, each from `position` on in a slot of its own."""
-    words = np.zeros(body.layout.num_words, np.int32)
-    reading, place = np.divmod(np.arange(num_lines), -(-num_lines // num_readings))
-    lines = body.layout.lines(words, num_lines)
-    lines[:, 0], lines[:, 1], lines[:, 2] = 0, reading, position + place
-    body.work.copy_(torch.from_numpy(words))

@@ -82,9 +82,6 @@ class Mark:
     def wait(self) -> None:
         raise RuntimeError("nobody waits on a simulated device")
 
-    def precede(self) -> None:
-        raise RuntimeError("nothing is drawn on a simulated device")
-
 
 @dataclass(slots=True)
 class _Work:

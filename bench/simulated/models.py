@@ -23,7 +23,6 @@ from voicegate.bench.simulated.device import (
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
-from voicegate.engine.device.lanes import Expected
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
@@ -153,7 +152,7 @@ class SimulatedLlm(OneAtATime):
             sequence.until is None or sequence.num_launched < sequence.until
         )
 
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
+    def launch(self, sequence_ids: Sequence[int]) -> None:
         rows = [(sequence_id, self._sequences[sequence_id]) for sequence_id in sequence_ids]
         num_lines = sum(sequence.num_to_feed for _, sequence in rows)
         for _, sequence in rows:
@@ -189,12 +188,6 @@ class SimulatedLlm(OneAtATime):
     def tell_after(self, sequence_id: int, num_tokens: int) -> None:
         if (sequence := self._sequences.get(sequence_id)) is not None:
             sequence.tell_after = num_tokens
-
-    def num_under_way(self, sequence_id: int) -> int:
-        sequence = self._sequences.get(sequence_id)
-        if sequence is None or not sequence.num_in_flight:
-            return 0
-        return sequence.num_in_flight + sequence.num_held
 
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         sequence = self._sequences.get(sequence_id)
@@ -252,12 +245,6 @@ class _Solver:
 
     def batch_size(self, max_rows: int) -> BatchSize:
         return BatchSize(max_rows + max_rows // 4, max_rows * chunking.FRAMES_PER_BLOCK)
-
-    def foresee(self, stream: BlockStream) -> None:
-        """Host time is not simulated by part."""
-
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> None:
-        """Nothing is drawn."""
 
     def begin(self, streams: Sequence[BlockStream], _: Sequence[BlockRow]) -> _Solve:
         solve = _Solve(streams, self._lane, self._running)

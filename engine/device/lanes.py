@@ -7,7 +7,6 @@ which are `Expected`: these it copies itself.
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -34,9 +33,6 @@ class Mark(Protocol):
     def wait(self) -> None:
         """Returns once it is reached; other Python threads run meanwhile."""
 
-    def precede(self) -> None:
-        """What is launched from now on, on whichever lane is active, begins behind it. Waits for nothing itself."""
-
 
 class Lane(Protocol):
     def active(self) -> AbstractContextManager[object]:
@@ -47,14 +43,6 @@ class Lane(Protocol):
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy in host memory (or the tensor itself, if it is there); valid once a later mark is reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a lane has been given writes it: valid behind `mark`."""
-
-    tensor: torch.Tensor
-    mark: Mark
 
 
 class _HostMark:
@@ -69,9 +57,6 @@ class _HostMark:
         return self._at_s - earlier._at_s
 
     def wait(self) -> None:
-        pass
-
-    def precede(self) -> None:
         pass
 
 
@@ -107,9 +92,6 @@ class _CudaMark:
 
     def wait(self) -> None:
         self.event.synchronize()
-
-    def precede(self) -> None:
-        torch.cuda.current_stream().wait_event(self.event)
 
 
 class _OnStream:

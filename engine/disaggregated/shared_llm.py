@@ -80,14 +80,7 @@ class LlmShare:
             return ()
         return self._llm.take_held(sequence_id)
 
-    def num_under_way(self, sequence_id: int) -> int:
-        num_collected = sum(len(each.tokens) for each in self._outputs if each.sequence_id == sequence_id)
-        return (sequence_id in self.asked) + self._llm.num_under_way(sequence_id) + num_collected
-
-    def first_draws(self, sequence_id: int) -> None:
-        """They are on another device."""
-
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
+    def launch(self, sequence_ids: Sequence[int]) -> None:
         """With the round's step: what goes wrong there is in the sequences' outputs."""
         self.asked.extend(sequence_ids)
 
@@ -164,7 +157,7 @@ class SharedLlm:
             return
         self.tally.note_batch("llm", len(asked))
         try:
-            self._llm.launch(asked, has_device=True)  # flow and vocoder have GPUs of their own
+            self._llm.launch(asked)
         except Exception:
             log.exception("shared_step_failed")
             for sequence_id in asked:

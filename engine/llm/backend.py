@@ -7,14 +7,9 @@ has made is fetched with `poll`. Ids are plain ints: text ids index the text tab
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from voicegate.engine.device.watcher import Waker
-
-if TYPE_CHECKING:
-    import torch
-
-    from voicegate.engine.device.lanes import Expected
 
 
 class LlmError(Exception):
@@ -106,18 +101,6 @@ class OneAtATime:
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         return ()
 
-    def num_held(self, sequence_id: int) -> int:
-        return 0
-
-    def num_under_way(self, sequence_id: int) -> int:
-        return 0
-
-    def first_draws(self, sequence_id: int) -> "Expected | None":
-        return None
-
-    def first_ids(self, sequence_id: int) -> "torch.Tensor | None":
-        return None
-
 
 class LlmBackend(Protocol):
     """Called from one thread. A sequence lives from `add` to its final or failed output, or to `abort`.
@@ -179,10 +162,9 @@ class LlmBackend(Protocol):
     def is_runnable(self, sequence_id: int) -> bool:
         """Whether a step of it may be launched: alive, not waiting for text, and of a backend that is stepped."""
 
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
+    def launch(self, sequence_ids: Sequence[int]) -> None:
         """Begin one decode step (or prefill) of each of these, which are runnable and named once.
 
-        `has_device`: nobody else has work on it now. A step may then take all of it, if it ends the sooner.
         Raises UnknownSequence, and what the device raises.
         """
 
@@ -205,18 +187,6 @@ class LlmBackend(Protocol):
 
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         """The tokens that it holds back; they are told by that."""
-
-    def num_under_way(self, sequence_id: int) -> int:
-        """While steps of it are under way their number, and with them the tokens that it holds back; else 0.
-
-        So many tokens may come without a further step, or fewer: what is drawn need not be speech.
-        """
-
-    def first_draws(self, sequence_id: int) -> "Expected | None":
-        """Ids on the device, [n] int32, of all draws of it that were launched, the first one first: speech or not.
-
-        None where they are not kept there, or are more than are kept.
-        """
 
     @property
     def is_busy(self) -> bool:

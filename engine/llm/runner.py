@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 
-if TYPE_CHECKING:
-    import torch
-
-# Of one sequence, launched and not fetched: what the longest first block lacks, where its text is alone. Others are
-# stopped sooner (`stepped.takes_step_behind`).
-MAX_STEPS_OF_ONE: Final = 14
+# Of one sequence alone, launched and not fetched: Python has slept while its prompt was read, and takes longer than a
+# decode to wake up.
+MAX_STEPS_OF_ONE: Final = 3
 
 
 class LaunchedStep(Protocol):
@@ -79,17 +76,8 @@ class LlmRunner(Protocol):
 
     def take_held(self, sequence_id: int) -> tuple[int, ...]: ...
 
-    def num_held(self, sequence_id: int) -> int:
-        """Tokens that it would give now."""
-
-    def first_ids(self, sequence_id: int) -> "torch.Tensor | None":
-        """LlmBackend.first_draws without their mark: there once its steps that were launched are done."""
-
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> LaunchedStep:
-        """Begin what `step` does, without waiting for the device. Raises as `step`.
-
-        `has_device`: as in LlmBackend.
-        """
+    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
+        """Begin what `step` does, without waiting for the device. Raises as `step`."""
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         """One decode step (or prefill) of each of these; one output each, in their order, but of tokens held back.

@@ -5,22 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from voicegate.engine.device.lanes import Expected, Lane, Mark
+from voicegate.engine.device.lanes import Lane, Mark
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import LlmTraits, SequenceOutput, SequenceRequest
-from voicegate.engine.llm.runner import LaunchedStep, LlmRunner
+from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE, LaunchedStep, LlmRunner
 
 # Launched but not fetched. More would only let a cancel or a newcomer wait longer; fewer would let a GPU wait for
 # Python between steps.
 _MAX_STEPS_IN_FLIGHT: Final = 2
-# Of one sequence alone: Python has slept while its prompt was read, and takes longer than a decode to wake up.
-_MAX_LONE_STEPS_IN_FLIGHT: Final = 3
 
 
 def takes_step_behind(rows_in_flight: Sequence[int]) -> bool:
     """Whether another step may be launched behind those with so many rows each."""
     is_lone = all(num_rows == 1 for num_rows in rows_in_flight)
-    return len(rows_in_flight) < (_MAX_LONE_STEPS_IN_FLIGHT if is_lone else _MAX_STEPS_IN_FLIGHT)
+    return len(rows_in_flight) < (MAX_STEPS_OF_ONE if is_lone else _MAX_STEPS_IN_FLIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +84,12 @@ class SteppedLlm:
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         return self.runner.take_held(sequence_id)
 
-    def num_under_way(self, sequence_id: int) -> int:
-        num_steps = sum(sequence_id in step.sequence_ids for step in self._in_flight)
-        return num_steps + self.runner.num_held(sequence_id) if num_steps else 0
-
-    def first_draws(self, sequence_id: int) -> Expected | None:
-        ids = self.runner.first_ids(sequence_id) if self._in_flight else None
-        return None if ids is None else Expected(ids, self._in_flight[-1].end)
-
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
+    def launch(self, sequence_ids: Sequence[int]) -> None:
         with self._lane.active():
             last = self._in_flight[-1].end if self._in_flight else None
             # Behind a step that still runs this one begins at its end: another mark would say the same.
             begin = last if last is not None and not last.is_reached else self._lane.mark()
-            launched = self.runner.launch(sequence_ids, has_device=has_device)
+            launched = self.runner.launch(sequence_ids)
             end = self._lane.mark()
         self._in_flight.append(_StepInFlight(launched, tuple(sequence_ids), begin, end))
         self._waker.watch(end)

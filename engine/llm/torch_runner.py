@@ -66,7 +66,7 @@ class TorchLlmRunner(LiveSequences):
         super().add(request)
         self._sampler.begin(self.slot_of(request.sequence_id))
 
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> LaunchedStep:
+    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
         return FinishedStep(self.step(sequence_ids))
 
     @torch.inference_mode()

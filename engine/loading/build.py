@@ -205,11 +205,9 @@ def _with_layouts_that_fit(devices: Devices, config: EngineConfig, model: ModelC
     fitting = with_layouts_that_fit(config, model, room, free_bytes, is_llm_apart=devices.is_llm_apart)
     if fitting != config:
         log.info(
-            "fewer_first_blocks",
+            "no_short_first_blocks",
             num_prompts=len(room.prompt_tokens),  # the spare voices' among them
             whole_first_block_tokens=fitting.whole_first_block_tokens,
-            lone_first_block_tokens=fitting.lone_first_block_tokens,
-            later_first_block_tokens=fitting.later_first_block_tokens,
         )
     return fitting
 

@@ -50,8 +50,8 @@ _STEPAUDIO2_DIM: Final = 512
 # allocator rounds up. 1382 to 1384 blocks of 88 MiB were left there; tests hold the formula to that.
 PROCESS_BYTES: Final = 1200 << 20
 
-# Of the flow's blocks, that voices' prompts may take for first blocks other than the usual. Higher -> more voices are
-# heard as ADR 0081, 0085 and 0087 have it; lower -> more streams beside them.
+# Of the flow's blocks, that voices' prompts may take for short first blocks (ADR 0081). Higher -> more voices have
+# them; lower -> more streams beside them.
 _LAYOUTS_SHARE: Final = 1 / 8
 
 GIB: Final = 1 << 30
@@ -208,32 +208,21 @@ def first_blocks(config: EngineConfig) -> chunking.FirstBlocks:
     return chunking.FirstBlocks(
         usual=config.first_block_tokens,
         short=config.whole_first_block_tokens,
-        shortest=config.lone_first_block_tokens,
-        long=config.later_first_block_tokens,
     )
 
 
 def with_layouts_that_fit(
     config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int, *, is_llm_apart: bool
 ) -> EngineConfig:
-    """`config`, resolved, without such first blocks as would leave too little for speech beside so many voices.
-
-    The shortest goes first, which few have, and then the long one: what its listeners gain nobody hears.
-    """
-    no_shortest = replace(config, lone_first_block_tokens=config.whole_first_block_tokens)
-    no_long = replace(no_shortest, later_first_block_tokens=config.first_block_tokens)
-    usual = replace(
-        no_long,
-        whole_first_block_tokens=config.first_block_tokens,
-        lone_first_block_tokens=config.first_block_tokens,
-    )
+    """`config`, resolved; without short first blocks where they would leave too little for speech beside the voices."""
+    usual = replace(config, whole_first_block_tokens=config.first_block_tokens)
 
     def memory(config: EngineConfig) -> GpuMemory:
         return memory_apart(config, model, room)[1] if is_llm_apart else gpu_memory(config, model, room)
 
     least = memory(usual)
     most_blocks = least.voice_blocks + int(_LAYOUTS_SHARE * least.num_blocks_in(free_bytes))
-    return next((each for each in (config, no_shortest, no_long) if memory(each).voice_blocks <= most_blocks), usual)
+    return config if memory(config).voice_blocks <= most_blocks else usual
 
 
 def token2wav_needs(

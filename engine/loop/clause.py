@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
-from voicegate.engine.token2wav.flow.backend import FirstBlock, FlowStream
+from voicegate.engine.token2wav.flow.backend import FlowStream
 from voicegate.engine.token2wav.stretch import MelStretch
 from voicegate.engine.token2wav.vocoder.backend import VocoderStream
 
@@ -69,8 +69,7 @@ class Clause:
     rendering: Rendering | None = None  # None behind its start: it was set aside
     batch: int | None = None  # the running flow batch that solves its block
     awaits_samples: bool = False  # of a block, whose last step is launched
-    is_opening: bool = False  # the first of its utterance, whose text was whole when it was begun
-    first_block: FirstBlock = FirstBlock.USUAL
+    begins_short: bool = False  # its first block has fewer tokens: sound sooner, and less of it before the second
     begun_s: float = 0.0  # engine clock, when its LLM pass was started
     is_prefilled: bool = False  # the LLM has read its prompt
     tokens: list[int] = field(default_factory=list)  # all speech tokens for the flow

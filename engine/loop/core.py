@@ -207,7 +207,8 @@ class EngineCore:
         for utterance in self._roster.stalled(now_s):
             self._change(utterance, self._speaking.read, Utterance.stall)
         for number, (utterance, clause) in enumerate(self._admission.starts(now_s)):
-            self._change(utterance, self._speaking.start, clause, self._roster.company(num_more=number))
+            start = partial(self._speaking.start, are_many=self._roster.would_be_many(num_more=number))
+            self._change(utterance, start, clause)
         for utterance, clause in self._roster.readings(now_s):
             self._change(utterance, self._speaking.read_again, clause)
         has_prompt_step = self._arrivals.step_if_due()
@@ -242,8 +243,6 @@ class EngineCore:
         for clause, output in self._pipeline.fetch_tokens():
             if (utterance := self._roster.owner(clause)) is not None:
                 self._attempt(utterance, self._take_output, utterance, clause, output)
-        if (nearly := token2wav.take_nearly_heard()) and (utterance := self._roster.owner(nearly)):
-            self._attempt(utterance, utterance.expect_sound, nearly)
         for clause, samples in token2wav.fetch_samples(self._attempt_together):
             self._change(self._roster.owner(clause), self._speaking.take_samples, clause, samples)
 
@@ -345,8 +344,6 @@ class EngineCore:
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.
         utterances, token2wav = self._roster.of(keys), self._pipeline.token2wav
-        # Where one was begun early it goes alone, and fails alone; the others' turn comes next.
-        utterances = [each for each in utterances if token2wav.is_begun_early(each.clauses[0])] or utterances
         clauses = [utterance.clauses[0] for utterance in utterances]
         if clauses:
             begin = partial(token2wav.begin, is_first=all(each.deadline_s is None for each in utterances))

@@ -28,11 +28,8 @@ class Pipeline:
         self._stages = stages
         self._llm = stages.llm
         self._llm.set_waker(waker)
-        # Of an LLM on another GPU rows of others may wait behind, of whom nothing is known here.
-        self._can_hasten = stages.is_concurrent and not stages.is_llm_apart
         self._generating: dict[int, Clause] = {}  # by sequence id
         self._active: set[Clause] = set()
-        self._waiting: set[Clause] = set()  # whose next step is none while what is under way may do
         self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
         self._num_llm_steps = 0
@@ -113,7 +110,7 @@ class Pipeline:
         stages = self._stages
         self.catch_up(clause)
         with ExitStack() as undo:
-            flow = stages.flow.open(voice.flow_prompt, clause.first_block)
+            flow = stages.flow.open(voice.flow_prompt, begins_short=clause.begins_short)
             undo.callback(stages.flow.close, flow)
             flow.append(clause.tokens)
             if clause.state is ClauseState.RENDERING:
@@ -125,7 +122,6 @@ class Pipeline:
         clause.num_rendered_tokens = 0
         self._active.add(clause)
         self._reservations.reserve(clause.rendering)
-        self._note_waiting(clause)
 
     def set_aside(self, clause: Clause) -> None:
         """Give back at once what its sound takes. Its tokens are kept, its LLM pass goes on: `render` takes it up."""
@@ -203,9 +199,7 @@ class Pipeline:
 
     def can_generate(self, clause: Clause) -> bool:
         llm_pass = clause.llm_pass
-        if llm_pass is None or not self._llm.is_runnable(llm_pass.sequence_id):
-            return False
-        return not self._is_to_wait(clause, llm_pass)
+        return llm_pass is not None and self._llm.is_runnable(llm_pass.sequence_id)
 
     def block_frames(self, clause: Clause) -> int:
         """Frames of the flow block that is complete and in no batch; 0 if none is."""
@@ -261,67 +255,18 @@ class Pipeline:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it. Returns who cannot go on now."""
         passes = [(clause, clause.llm_pass) for clause in clauses if clause.llm_pass is not None]
         runnable = self._llm.are_runnable([llm_pass.sequence_id for _, llm_pass in passes])
-        goes_on = [can and not self._is_to_wait(*each) for each, can in zip(passes, runnable, strict=True)]
-        left = [clause for (clause, _), goes in zip(passes, goes_on, strict=True) if not goes]
+        left = [clause for (clause, _), can in zip(passes, runnable, strict=True) if not can]
         if left:
-            passes = [each for each, goes in zip(passes, goes_on, strict=True) if goes]
+            passes = [each for each, can in zip(passes, runnable, strict=True) if can]
         if passes:
-            self._launch([llm_pass.sequence_id for _, llm_pass in passes])
-        if len(passes) == 1 and not self.token2wav.is_busy:
-            self._hasten(*passes[0])
-            self._foresee(*passes[0])
+            sequence_ids = [llm_pass.sequence_id for _, llm_pass in passes]
+            self._llm.launch(sequence_ids)
+            self.tally.note_batch("llm", len(sequence_ids))
+            self._num_llm_steps += 1
         for clause, _ in passes:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
-            if clause.is_opening:
-                self._note_waiting(clause)
         return left
-
-    def _launch(self, sequence_ids: list[int]) -> None:
-        self._llm.launch(sequence_ids, has_device=not self.token2wav.has_device)
-        self.tally.note_batch("llm", len(sequence_ids))
-        self._num_llm_steps += 1
-
-    def _hasten(self, clause: Clause, llm_pass: LlmPass) -> None:
-        """All steps that its first block lacks, at once, where nobody else's sound is made.
-
-        One by one, with all that is done between them, they take Python as long as the device, or longer
-        (docs/adr/0088).
-        """
-        if not (clause.is_opening and self._can_hasten and len(self._active) == 1):
-            return
-        for _ in range(self._num_lacking_steps(clause, llm_pass) or 0):
-            if not self._llm.is_runnable(llm_pass.sequence_id):
-                break
-            self._launch([llm_pass.sequence_id])
-
-    def _note_waiting(self, clause: Clause) -> None:
-        """It waits from a launch on, or from when its sound begins anew."""
-        if clause.llm_pass is not None and self._is_to_wait(clause, clause.llm_pass):
-            self._waiting.add(clause)
-
-    def _is_to_wait(self, clause: Clause, llm_pass: LlmPass) -> bool:
-        """Whether the flow is to begin with its first block before it has more tokens: a step more would be on the
-        device then. Of whole texts of which nothing is heard yet; a growing one pauses there by itself."""
-        return clause.is_opening and self._has_first_block_under_way(clause, llm_pass)
-
-    def _foresee(self, clause: Clause, llm_pass: LlmPass) -> None:
-        """While the device is at the last tokens of its first block, the host has nothing else to do."""
-        is_unistream = clause.is_opening or clause.num_sayable_letters > 0  # of another not every step is a token
-        if is_unistream and clause.rendering is not None and self._has_first_block_under_way(clause, llm_pass):
-            self.token2wav.foresee(clause.rendering, self._llm.first_draws(llm_pass.sequence_id))
-
-    def _has_first_block_under_way(self, clause: Clause, llm_pass: LlmPass) -> bool:
-        """Whether what is launched of its pass completes its first block, as far as that can be told before it is
-        here: where it turns out not to be speech, steps follow."""
-        return self._num_lacking_steps(clause, llm_pass) == 0
-
-    def _num_lacking_steps(self, clause: Clause, llm_pass: LlmPass) -> int | None:
-        """To complete its first block, behind those under way. None: that is begun, or it makes no sound."""
-        if clause.num_rendered_tokens or clause.batch is not None or clause.rendering is None:
-            return None
-        num_missing = clause.rendering.flow.num_missing_tokens
-        return max(num_missing - self._llm.num_under_way(llm_pass.sequence_id), 0)
 
     def tell_after(self, clause: Clause, num_tokens: int) -> None:
         """Nothing is new of it before its pass has so many more: the LLM may keep them until then."""
@@ -336,20 +281,11 @@ class Pipeline:
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
         """What the LLM has made, in order; `take_tokens` hands it on."""
         # Of a sequence that was released nobody wants to know any more.
-        outputs = [
+        return [
             (self._generating[each.sequence_id], each)
             for each in self._llm.poll()
             if each.sequence_id in self._generating
         ]
-        for clause in list(self._waiting):
-            self._look_whether_it_waits(clause)
-        return outputs
-
-    def _look_whether_it_waits(self, clause: Clause) -> None:
-        """What has come need not be speech, and then nothing is told of it."""
-        if clause.llm_pass is None or not self._is_to_wait(clause, clause.llm_pass):
-            self._waiting.discard(clause)
-            clause.listing.report()
 
     def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
         """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""

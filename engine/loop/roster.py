@@ -15,7 +15,7 @@ from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy.alarms import Alarms
-from voicegate.engine.policy.company import Company, Crowd
+from voicegate.engine.policy.company import Crowd
 from voicegate.engine.policy.due import Due
 from voicegate.engine.policy.urgency import (
     Limits,
@@ -74,7 +74,6 @@ class Roster:
         self._readers: set[int] = set()
         self._gathering: set[int] = set()  # whose text may lie unread while more of it comes
         self._stalled: set[int] = set()
-        self._speakers: set[int] = set()  # who have something to say
         self._resting: set[int] = set()  # who have nothing to say, and are expected to have none
         self._again: dict[int, Clause] = {}  # paused passes that are to be read again
         self._generating: dict[int, Clause] = {}  # whose LLM passes go on
@@ -97,7 +96,7 @@ class Roster:
         self._due.drop(key)
         for needs in (self._waiting, self._again, self._generating, self._news_tokens):
             needs.pop(key, None)
-        for keys in (self._pressing, self._readers, self._gathering, self._stalled, self._speakers, self._resting):
+        for keys in (self._pressing, self._readers, self._gathering, self._stalled, self._resting):
             keys.discard(key)
         self._alarms.set(key, math.inf)
 
@@ -137,10 +136,9 @@ class Roster:
             self._refresh(now_s)
         return self._due
 
-    def company(self, *, num_more: int) -> Company:
-        """Of whoever begins now behind so many who have begun since the last look."""
-        num_due = len(self._due) + num_more
-        return self._crowd.company(num_due, num_speakers=len(self._speakers), num_waiting=self.num_waiting)
+    def would_be_many(self, *, num_more: int) -> bool:
+        """Whether many have work due, with so many who have begun since the last look."""
+        return self._crowd.would_be_many(len(self._due) + num_more)
 
     def passes(self, keys: Iterable[int]) -> list[Clause]:
         """Of these, the clauses whose LLM pass goes on, as of the last look.
@@ -277,7 +275,6 @@ class Roster:
         room_s = self._note_waiting(utterance, roomless, now_s)
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
         _note(self._stalled, key, stalls_s <= now_s)
-        _note(self._speakers, key, bool(utterance.clauses))
         _note(self._resting, key, utterance.is_at_rest)
         gathers_s = self._gathers_until_s(utterance, now_s)
         _note(self._gathering, key, gathers_s > now_s)

@@ -10,25 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from voicegate.engine.interface import UtteranceRequest
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.company import Company
-from voicegate.engine.token2wav.flow.backend import FirstBlock
 
 log = structlog.get_logger()
 
-_SHORT_FRAME_MS: Final = 20  # the usual packet, of which a short first block has seven and the shortest three
-
-# Of a whole text's first pass. The second block has to come in time.
-_OPENINGS: Final = {
-    Company.NONE: FirstBlock.SHORTEST,
-    Company.FEW: FirstBlock.SHORT,
-    Company.MANY: FirstBlock.USUAL,
-}
+_SHORT_FRAME_MS: Final = 20  # the usual packet, of which a short first block has five
 
 
 class Speaking:
@@ -54,14 +44,13 @@ class Speaking:
                 self._pipeline.feed(clause)
         self._retire_spoken(utterance)
 
-    def start(self, utterance: Utterance, clause: Clause, company: Company) -> None:
-        """There is room for it: its pass begins, or what was set aside sounds again."""
+    def start(self, utterance: Utterance, clause: Clause, *, are_many: bool) -> None:
+        """There is room for it: its pass begins, or what was set aside sounds again. `are_many`: who have work due."""
         if clause.is_set_aside:
             self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
             return
         until = self._until(utterance, clause)
-        clause.is_opening = until is None and not utterance.feed.is_bistream and not utterance.num_started_clauses
-        clause.first_block = self._first_block(utterance, clause, company, is_growing=until is not None)
+        clause.begins_short = until is None and not are_many and _begins_short(utterance)
         self._pipeline.start(
             clause,
             utterance.voice,
@@ -77,22 +66,6 @@ class Speaking:
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
             utterance.stamps.llm_started_s = clause.begun_s
-
-    def _first_block(self, utterance: Utterance, clause: Clause, company: Company, *, is_growing: bool) -> FirstBlock:
-        """Of a sentence that is still written it goes by what is known, so by the usual number.
-
-        Who has given a seed is promised the same sound whatever the load, and whenever the text comes.
-        """
-        request = utterance.request
-        if request.seed is not None or is_growing or utterance.feed.is_bistream:
-            return FirstBlock.USUAL
-        if clause.is_opening:
-            return _OPENINGS[company] if _is_short_heard(request) else FirstBlock.USUAL
-        if utterance.deadline_s is None:  # passes before it gave no sound yet, or none at all
-            is_awaited = utterance.clauses[0] is clause
-        else:
-            is_awaited = utterance.deadline_s <= self._clock()
-        return FirstBlock.USUAL if is_awaited else FirstBlock.LONG
 
     def set_aside(self, utterance: Utterance) -> None:
         """Whole: for what a clause behind the front one holds, the front one would wait for ever."""
@@ -180,9 +153,15 @@ class Speaking:
         self._on_finished(utterance)
 
 
-def _is_short_heard(request: UtteranceRequest) -> bool:
-    """Of a short first block hardly anything is heard in quick speech, and where packets are long."""
-    return request.speed <= 1.0 and request.audio.frame_ms <= _SHORT_FRAME_MS
+def _begins_short(utterance: Utterance) -> bool:
+    """Whether its next pass, of text that is whole, is heard sooner for a short first block (docs/adr/0081).
+
+    Only its first pass: later ones have a listener with sound to play. A seed promises the same sound whatever the load
+    and whenever the text comes. In quick speech, and in long packets, hardly anything is heard of a short first block.
+    """
+    request = utterance.request
+    is_first = not utterance.num_started_clauses and not utterance.feed.is_bistream
+    return is_first and request.seed is None and request.speed <= 1.0 and request.audio.frame_ms <= _SHORT_FRAME_MS
 
 
 def _clause_seed(utterance_seed: int, clause_index: int) -> int:

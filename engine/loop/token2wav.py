@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from voicegate.engine import units
-from voicegate.engine.device.lanes import Expected, Mark
+from voicegate.engine.device.lanes import Mark
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.loop.clause import Clause, ClauseState, Rendering
 from voicegate.engine.loop.reservations import Reservations
@@ -83,20 +83,8 @@ class Token2wav:
         self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of launches
         self._rendered: deque[_Rendered] = deque()
         self._rests: list[_Rest] = []
-        self._early_end: Mark | None = None  # of the block that was begun early last
-        self._nearly_heard: tuple[Clause, Mark] | None = None  # before the last step of a first block alone
 
     # --- batches of blocks ------------------------------------------------------------------------------------
-
-    def foresee(self, rendering: Rendering, first_draws: Expected | None) -> None:
-        """All tokens of its first block are under way, and it is likely begun alone."""
-        with self._lane.active():
-            if self._flow.foresee(rendering.flow, first_draws):
-                self._early_end = self._lane.mark()
-
-    def is_begun_early(self, clause: Clause) -> bool:
-        """Its block, before its tokens were known; nobody else is in that launch."""
-        return clause.rendering is not None and self._flow.is_begun_early(clause.rendering.flow)
 
     def begin(self, clauses: Sequence[Clause], *, is_first: bool) -> int:
         """Start solving the clauses' ready blocks together; returns the batch's number.
@@ -118,14 +106,9 @@ class Token2wav:
     def advance(self, number: int) -> None:
         """The next Euler steps of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
-        is_alone = self._is_concurrent and batch.is_first and len(batch.clauses) == len(self._batches) == 1
 
         def advance() -> bool:
             self.num_steps += 1
-            if is_alone and batch.flow_batch.num_steps_left == 1:
-                # Who sleeps until it is heard wakes up here, and is quick when it is.
-                self._nearly_heard = batch.clauses[0], self._lane.mark()
-                self._waker.watch(self._nearly_heard[1])
             return batch.flow_batch.advance()
 
         if self._launch(advance, num_rows=len(batch.clauses), num_steps=batch.num_steps_at_once):
@@ -250,26 +233,12 @@ class Token2wav:
         return bool(self._rendered or self._solving or self._rests)
 
     @property
-    def has_device(self) -> bool:
-        """Whether the device is at work on something of this lane, be it begun early."""
-        if self._early_end is not None and self._early_end.is_reached:
-            self._early_end = None
-        return self.is_busy or self._early_end is not None
-
-    @property
     def has_first_blocks_under_way(self) -> bool:
         """Whether some are launched to their end and have not been fetched."""
         return any(rendered.is_first for rendered in self._rendered)
 
-    def take_nearly_heard(self) -> Clause | None:
-        """Whose first samples come within a moment, where it is alone; once."""
-        if self._nearly_heard is None or not self._nearly_heard[1].is_reached:
-            return None
-        (clause, _), self._nearly_heard = self._nearly_heard, None
-        return clause
-
     def wait(self) -> None:
-        """Until everything launched is done, but for what was begun early and is nobody's batch yet."""
+        """Until everything launched is done."""
         for _, end in self._solving:
             end.wait()
         for rendered in self._rendered:

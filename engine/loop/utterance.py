@@ -227,10 +227,6 @@ class Utterance:
 
     # --- audio ------------------------------------------------------------------------------------------------
 
-    def expect_sound(self, clause: Clause) -> None:
-        """Its first comes within a moment: what can be done before it is there is done."""
-        self._words.expect(clause.decided_text, clause.char_start)
-
     def deliver(self, samples: npt.NDArray[np.float32], now_s: float) -> None:
         """Samples [n] at SAMPLE_RATE_HZ, in order, on their way to the listener."""
         if not len(samples):

@@ -1,7 +1,6 @@
-"""With how many others whoever begins now shares the device, and when listeners press by that. Pure."""
+"""Whether many share the device, and when listeners press by that. Pure."""
 
 from dataclasses import replace
-from enum import Enum
 from typing import Final
 
 from voicegate.engine.policy.urgency import Limits
@@ -10,15 +9,6 @@ from voicegate.engine.policy.urgency import Limits
 # light one.
 _MANY_DUE: Final = 17
 _FEW_DUE: Final = 9
-# Who have something to say at all, whoever begins among them. Of more, somebody has work before the second block of
-# one who begins while nobody has (docs/adr/0087).
-_FEW_SPEAKERS: Final = 4
-
-
-class Company(Enum):
-    NONE = "none"  # nobody else has work, and few could have
-    FEW = "few"
-    MANY = "many"
 
 
 class Crowd:
@@ -38,17 +28,9 @@ class Crowd:
 
     def note(self, num_due: int) -> bool:
         """Whether that makes it others."""
-        self._are_many = self._would_be_many(num_due)
+        self._are_many = self.would_be_many(num_due)
         before, self.limits = self.limits, self._among_many if self._are_many else self._among_few
         return self.limits is not before
 
-    def company(self, num_due: int, *, num_speakers: int, num_waiting: int) -> Company:
-        """Of one who waits for room and is to begin now: so many wait, him among them."""
-        if self._would_be_many(num_due):
-            return Company.MANY
-        # An LLM of several token2wavs has rows of which nothing is known here.
-        is_alone = not num_due and num_waiting <= 1 and num_speakers <= _FEW_SPEAKERS and not self.limits.is_llm_apart
-        return Company.NONE if is_alone else Company.FEW
-
-    def _would_be_many(self, num_due: int) -> bool:
+    def would_be_many(self, num_due: int) -> bool:
         return num_due >= (_FEW_DUE if self._are_many else _MANY_DUE)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import structlog
 
 from voicegate.engine.audio.packets import pre_skip_48k
-from voicegate.engine.cores import num_usable_cores
 from voicegate.engine.interface import (
     AtRest,
     AudioFormat,
@@ -40,7 +39,6 @@ from voicegate.engine.replicas.replica import Replica, settle
 from voicegate.engine.replicas.seat import total
 from voicegate.engine.replicas.shared_voices import SharedVoices
 from voicegate.engine.replicas.site import Site
-from voicegate.engine.replicas.vigil import Vigil
 from voicegate.engine.replicas.wire import NewVoice
 
 log = structlog.get_logger()
@@ -64,7 +62,6 @@ class RoutingEngine:
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
         self._stop_reason: str | None = "the engine has not been started"
         self._running: asyncio.Task[None] | None = None
-        self._vigil = Vigil(num_cores=num_usable_cores())
         self._max_text_chars = 0  # of all, once they have started: asked for with each word
 
     # --- the seam ---------------------------------------------------------------------------------------------
@@ -151,8 +148,6 @@ class RoutingEngine:
             raise Overloaded("no engine process has room; try again shortly")
         self._live[request.utterance_id] = (able[chosen], 0)
         able[chosen].submit(request)
-        if len(self._live) == 1:  # among others it is awake anyway
-            self._vigil.begin()
 
     def readmit(self, utterance_id: UtteranceId) -> None:
         if (live := self._live.get(utterance_id)) is not None:
@@ -231,7 +226,6 @@ class RoutingEngine:
         return self.info
 
     def _publish(self, event: EngineEvent) -> None:
-        self._vigil.end()
         if isinstance(event, AtRest):
             replica, num_chars = self._live[event.utterance_id]
             if num_chars != event.num_chars:

@@ -3,35 +3,25 @@
 The numbers that bfloat16 and 8-bit contexts cost are printed: run with -s.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, partial
-from types import SimpleNamespace
-from typing import Any, cast
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
 
-from tests.support import flow_reference
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, offline, prepare_beside, render_ready
 from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
-from tests.unit.engine.token2wav.flow.cuda.support import Bench, Row
-from voicegate.engine.device.lanes import CudaLane, Expected
-from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.fused_attention import attend, attend_tile
-from voicegate.engine.token2wav.flow.cuda.lone.arguments import HEAD_DIM
-from voicegate.engine.token2wav.flow.cuda.lone.making import lone_attention
 from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS, StepOps
-from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = [
     pytest.mark.gpu,
@@ -153,110 +143,6 @@ def test_kernels_equal_torch() -> None:
         assert worst < FLOAT32_ATOL, name
 
 
-def bench_of_a_row(num_finished: int, num_frames: int) -> Bench:
-    return Bench(
-        [Row(num_finished, num_frames)],
-        num_rows=1,
-        num_lines=50,
-        dtype=torch.bfloat16,
-        kv_dtype=torch.float8_e4m3fn,
-        head_dim=HEAD_DIM,
-        num_blocks=16,
-        device=torch.device("cuda", 0),
-    )
-
-
-@pytest.mark.parametrize(("num_finished", "num_frames"), [(0, 14), (3, 50), (9, 34), (11, 50), (14, 50)])
-def test_attention_of_a_single_row_is_that_of_many(num_finished: int, num_frames: int) -> None:
-    """lone/ against attention_kernels.py, and what both write to the pool."""
-    is_hopper_or_later = torch.cuda.get_device_capability() >= (9, 0)
-    assert (lone_attention(torch.device("cuda", 0)) is not None) == is_hopper_or_later
-    found = []
-    for tile in (None, attend_tile(torch.bfloat16, num_frames)):
-        bench = bench_of_a_row(num_finished, num_frames)
-        generator = torch.Generator().manual_seed(4)
-        width = bench.config.num_heads * HEAD_DIM
-        qkv = torch.randn(100, 3 * width, generator=generator).to("cuda", torch.bfloat16)
-        attended = attend(bench.tensors, bench.batch, qkv, 1, tile=tile).view(2, 50, width)[:, :num_frames]
-        kept = bench.pool.keys_values[bench.rows[0].block].view(torch.uint8)
-        found.append((attended.float(), kept))
-    torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0.01 * found[1][0].abs().max().item())
-    assert (found[0][0] - found[1][0]).square().mean().sqrt() < 2e-3 * found[1][0].square().mean().sqrt()
-    assert torch.equal(found[0][1], found[1][1])
-
-
-def test_attention_of_a_single_row_begins_before_its_product_has_ended() -> None:
-    """In a graph, behind a real product of other inputs each time: the bits of the same without overlap."""
-    bench = bench_of_a_row(5, 50)
-    overlapping = replace(bench.tensors, is_pdl=can_overlap(torch.device("cuda", 0)))
-    generator = torch.Generator("cuda").manual_seed(4)
-    dim, width = bench.config.dim, 3 * bench.config.num_heads * HEAD_DIM
-    x = torch.zeros(100, dim, dtype=torch.bfloat16, device="cuda")
-    weight = torch.randn(width, dim, generator=generator, device="cuda").bfloat16() / 8
-    bias = torch.zeros(width, dtype=torch.bfloat16, device="cuda")
-
-    def step() -> tuple[torch.Tensor, torch.Tensor]:
-        qkv = STEP_OPS.linear(overlapping, x, weight, bias)
-        return qkv, attend(overlapping, bench.batch, qkv, 1)
-
-    with torch.inference_mode():
-        step()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            results = [step() for _ in range(4)]
-        for _ in range(50):
-            x.copy_(torch.randn(x.shape, generator=generator, device="cuda"))
-            graph.replay()
-            for qkv, attended in results:
-                assert torch.equal(attended, attend(bench.tensors, bench.batch, qkv, 1))
-
-
-@pytest.mark.parametrize("num_lines", [64, 100, 128, 200, 400, 500])
-def test_products_in_bfloat16(num_lines: int) -> None:
-    """At the released sizes, which every tile fits; the tiny model's and float32's are torch's own."""
-    from voicegate.engine.token2wav.flow.cuda import fused_linear
-
-    tensors = cast(FlowTensors, SimpleNamespace(is_pdl=True))
-    generator = torch.Generator(CUDA).manual_seed(num_lines)
-    for width_in, width_out in ((1_024, 3_072), (1_024, 2_048), (2_048, 1_024), (1_024, 1_024)):
-        shapes = (num_lines, width_in), (width_out, width_in), (width_out,)
-        x, weight, bias = (torch.randn(shape, device=CUDA, generator=generator).bfloat16() for shape in shapes)
-        weight *= width_in**-0.5
-        expected = torch.nn.functional.linear(x.float(), weight.float(), bias.float())
-        if width_out > width_in:
-            actual = fused_linear.linear(tensors, x, weight, bias)
-            wide = fused_linear.widen(tensors, x, weight, bias)
-            expected_wide = torch.nn.functional.gelu(expected, approximate="tanh")
-            torch.testing.assert_close(wide.float(), expected_wide, rtol=1e-2, atol=1e-2)
-        else:
-            actual = fused_linear.update(tensors, x, weight, bias).view(-1, num_lines, width_out).sum(0)
-        torch.testing.assert_close(actual.float(), expected, rtol=1e-2, atol=1e-2)
-
-
-@pytest.mark.parametrize("num_lines", [1_000, 8_400])
-def test_products_of_float8(num_lines: int) -> None:
-    """At the released sizes, against exact sums of the same 8-bit floats; weights of one layer share a scale."""
-    from voicegate.engine.token2wav.flow.cuda import float8_linear
-
-    scales = (torch.tensor(scale, device=CUDA) for scale in (1.0, 2.0**-10))
-    names = ("input_scale", "weight_scale")
-    tensors = cast(
-        FlowTensors, SimpleNamespace(is_pdl=True, dtype=torch.bfloat16, **dict(zip(names, scales, strict=True)))
-    )
-    generator = torch.Generator(CUDA).manual_seed(num_lines)
-    for width_in, width_out in ((1_024, 3_072), (1_024, 2_048), (2_048, 1_024), (1_024, 1_024)):
-        shapes = (num_lines, width_in), (width_out, width_in), (width_out,)
-        x, weight, bias = (torch.randn(shape, device=CUDA, generator=generator) for shape in shapes)
-        x, weight = x.to(torch.float8_e4m3fn), (2.0**10 * width_in**-0.5 * weight).to(torch.float8_e4m3fn)
-        for op in ("linear", "widen"):
-            actual = getattr(float8_linear, op)(tensors, x, weight, bias.bfloat16()).float()
-            expected = getattr(flow_reference, f"float8_{op}")(tensors, x, weight, bias.bfloat16()).float()
-            error = (actual - expected).square().mean().sqrt() / expected.square().mean().sqrt()
-            print(f"\n{op} {num_lines} x {width_in} -> {width_out}: relative error {error:.1e}", end="")
-            assert error < (5e-3 if op == "linear" else 2e-2)
-
-
 def test_company_changes_nothing() -> None:
     runner = float32_runner()
     for i, mel in enumerate(three_streams(runner)):
@@ -291,53 +177,6 @@ def test_reused_blocks_leak_nothing() -> None:
         (alone,) = stream_all(float32_runner(), [prompt], [tokens])
         assert torch.equal(mel, alone)
         assert runner.num_free_blocks == 4
-
-
-def check_first_blocks(*foresee: Callable[[FlowRunner, BlockStream], object], tokens: list[int], so_far: int) -> None:
-    """They have the same bits, whatever each does when so many of its tokens have come."""
-    runner, mels = float32_runner(), []
-    prepared = runner.prepare(make_prompt(40))
-    for each in foresee:
-        stream = runner.open(prepared)
-        stream.append(tokens[:so_far])
-        each(runner, stream)
-        stream.append(tokens[so_far:])
-        mels.append(drain(runner, stream))
-        runner.close(stream)
-    runner.release(prepared)
-    assert mels[0].shape == (80, 20)
-    for mel in mels[1:]:
-        assert torch.equal(mels[0], mel)
-
-
-def foresee_nothing(*_: object) -> None:
-    pass
-
-
-def test_a_block_that_was_foreseen_has_the_same_bits() -> None:
-    tokens = [*make_tokens(11), *make_tokens(2, seed=1)]
-    check_first_blocks(foresee_nothing, FlowRunner.foresee, foresee_nothing, tokens=tokens, so_far=11)
-
-
-def test_a_block_that_was_begun_early_has_the_same_bits() -> None:
-    """Behind a stream that draws its tokens late; with an id among them that is no token, it is begun anew."""
-    tokens = [*make_tokens(11), *make_tokens(2, seed=1)]
-    draws = torch.zeros(13, dtype=torch.int32, device="cuda")
-
-    def begin_early(runner: FlowRunner, stream: BlockStream, *, drawn: list[int]) -> None:
-        draws.zero_()
-        ids = torch.tensor(drawn, dtype=torch.int32, device="cuda")
-        llm = CudaLane(torch.device("cuda"), urgency=0)
-        llm.stream.wait_stream(torch.cuda.current_stream())
-        with llm.active():
-            torch.cuda._sleep(1_000_000_000)
-            draws.copy_(ids)
-            there = llm.mark()
-        assert runner.foresee(stream, Expected(draws, there))
-        assert not there.is_reached, "nothing has waited"
-
-    right, wrong = partial(begin_early, drawn=tokens), partial(begin_early, drawn=[*tokens[:12], 1_000_000])
-    check_first_blocks(foresee_nothing, right, wrong, tokens=tokens, so_far=5)
 
 
 def test_batches_interleave() -> None:

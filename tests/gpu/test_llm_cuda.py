@@ -300,62 +300,6 @@ def test_bits_do_not_depend_on_how_a_feed_was_cut(weights: DecoderWeights) -> No
         assert torch.equal(fed_bits(body, ends), whole), ends
 
 
-def lone_step_bits(body: DecoderBody, position: int, *, is_resident: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """The scores of a line at this position, and the cache behind it; what lies beyond the position is anything."""
-    torch.manual_seed(position)
-    body.cache.normal_()
-    body.cache[:, :, :, :, position:] = torch.nan
-    body.scores.zero_()
-    fill_work(body, 1, 1, position=position)
-    if is_resident:
-        body.step_alone()
-    else:
-        body.run(1)
-        body.score(1)
-    return body.scores[0].clone(), body.cache[:, :, 0, :, position].clone()
-
-
-@pytest.mark.parametrize("num_layers", [1, 3, NUM_LAYERS])
-def test_a_resident_step_has_the_bits_of_all_others(num_layers: int) -> None:
-    """Of even and odd numbers of layers; at the borders of key tiles, of boxes, and of what it takes."""
-    config = small(FULL_SIZE, num_layers)
-    weights = DecoderWeights(config, random_state_dict(config), device=torch.device("cuda"), dtype=torch.bfloat16)
-    body = DecoderBody(
-        config,
-        SamplingConfig(),
-        weights,
-        num_slots=3,
-        max_positions=600,
-        max_lines=16,
-        max_samples=4,
-        tiles=TileTable(),
-        is_pdl=True,
-        is_resident=True,
-    )
-    if not body.can_step_alone:
-        pytest.skip("this GPU has fewer multiprocessors than an H100 or H200")
-    for position in (0, 1, 15, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257, 300, 383, 385, 511, 512):
-        scores, stored = lone_step_bits(body, position, is_resident=False)
-        assert torch.isfinite(scores).all()
-        for _ in range(3):
-            resident_scores, resident_stored = lone_step_bits(body, position, is_resident=True)
-            assert torch.equal(resident_scores, scores), position
-            assert torch.equal(resident_stored, stored), position
-
-
-def test_resident_steps_follow_one_another_beside_other_work(runner: CudaLlmRunner) -> None:
-    """Products on another stream take multiprocessors meanwhile: all programs come to be there in the end."""
-    wanted = [request_of(index) for index in range(4)]
-    before = {each.sequence_id: tokens_of(runner, [each])[each.sequence_id] for each in wanted}
-    side = torch.cuda.Stream()
-    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    with torch.cuda.stream(side):
-        for _ in range(200):
-            a @ a
-    assert {each.sequence_id: tokens_of(runner, [each])[each.sequence_id] for each in wanted} == before
-    torch.cuda.synchronize()
-
-
 def make_runner(
     state: dict[str, torch.Tensor], cuda: CudaLlmConfig, *, num_slots: int = 320, config: LlmConfig = CONFIG
 ) -> CudaLlmRunner:
@@ -408,8 +352,7 @@ def tokens_of(
         del waiting[:joins_per_step]
         runnable = [sequence_id for sequence_id in drawn if runner.is_runnable(sequence_id)]
         if runnable:
-            # Who is alone has a kernel of its own then.
-            launched.append(runner.launch(runnable, has_device=True))
+            launched.append(runner.launch(runnable))
         elif not launched:
             return drawn
         if len(launched) == 2 or not runnable:
@@ -494,11 +437,10 @@ def test_slots_are_reused_in_a_storm_of_aborts(runner: CudaLlmRunner, alone: dic
     [
         CudaLlmConfig(has_graphs=False),
         CudaLlmConfig(overlaps=False),
-        CudaLlmConfig(is_resident=False),
         CudaLlmConfig(max_in_flight=1),
         CudaLlmConfig(max_in_flight=4),
     ],
-    ids=["eager", "one kernel after the other", "not resident", "not ahead", "far ahead"],
+    ids=["eager", "one kernel after the other", "not ahead", "far ahead"],
 )
 def test_switches_change_no_token(
     state: dict[str, torch.Tensor], alone: dict[int, list[int]], cuda: CudaLlmConfig

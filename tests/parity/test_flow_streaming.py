@@ -18,7 +18,7 @@ from tests.support.flow import (
     render_alone,
     render_ready,
 )
-from voicegate.engine.token2wav.flow.backend import FirstBlock, FlowPrompt
+from voicegate.engine.token2wav.flow.backend import FlowPrompt
 from voicegate.engine.token2wav.flow.chunking import FirstBlocks
 from voicegate.engine.token2wav.flow.offline import render_offline
 from voicegate.engine.token2wav.flow.runner import FlowRunner
@@ -64,16 +64,16 @@ def test_any_arrival_equals_all_at_once_and_offline(prompt_size: int, arrivals: 
 
 
 @pytest.mark.parametrize(
-    ("first_block", "num_first"),
-    [(FirstBlock.USUAL, 10), (FirstBlock.SHORT, 6), (FirstBlock.SHORTEST, 4), (FirstBlock.LONG, 22)],
+    ("begins_short", "num_first"),
+    [(False, 10), (True, 5)],
 )
 @pytest.mark.parametrize("prompt_size", [1, 4, *range(25, 50)])
 def test_behind_a_lead_in_of_any_length_it_equals_offline_behind_the_same(
-    prompt_size: int, first_block: FirstBlock, num_first: int
+    prompt_size: int, begins_short: bool, num_first: int
 ) -> None:
     prompt, tokens = make_prompt(prompt_size), make_tokens(30)
-    runner = make_runner(first_blocks=FirstBlocks(usual=10, short=6, shortest=4, long=22))
-    stream = runner.open(runner.prepare(prompt), first_block)
+    runner = make_runner(first_blocks=FirstBlocks(usual=10, short=5))
+    stream = runner.open(runner.prepare(prompt), begins_short=begins_short)
     stream.append(tokens[: num_first + 3])
     first = drain(runner, stream)
     assert first.shape[1] == 2 * num_first, "the first block does not wait for more"

@@ -21,7 +21,6 @@ from voicegate.engine.loading.runners import load_flow
 from voicegate.engine.loading.startup import ModelStart
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.token2wav.flow.backend import FirstBlock
 from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkPrompt, ChunkStream
 from voicegate.engine.token2wav.vocoder.backend import VocoderJob
 
@@ -54,8 +53,8 @@ def opened(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[ChunkStream]
     flow, streams = flow_of(stages), []
     open_stream = flow.open
 
-    def remembered(prompt: ChunkPrompt, first_block: FirstBlock = FirstBlock.USUAL) -> ChunkStream:
-        streams.append(open_stream(prompt, first_block))
+    def remembered(prompt: ChunkPrompt, *, begins_short: bool = False) -> ChunkStream:
+        streams.append(open_stream(prompt, begins_short=begins_short))
         return streams[-1]
 
     monkeypatch.setattr(flow, "open", remembered)

@@ -14,7 +14,7 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
-from voicegate.engine.device.lanes import HOST_LANE, Expected
+from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.llm.backend import NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.stepped import SteppedLlm
@@ -117,7 +117,7 @@ class HollowRunner(OneAtATime):
         sequence = self._sequences.get(sequence_id)
         return sequence is not None and sequence.is_runnable
 
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> LaunchedStep:
+    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
         return FinishedStep(self.step(sequence_ids))
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
@@ -133,10 +133,6 @@ class HollowRunner(OneAtATime):
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
         sequence = self._sequences.get(sequence_id)
         return () if sequence is None else sequence.give()
-
-    def num_held(self, sequence_id: int) -> int:
-        sequence = self._sequences.get(sequence_id)
-        return 0 if sequence is None else len(sequence.held)
 
     def _step(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput | None:
         is_truncated = sequence.num_tokens == sequence.max_tokens
@@ -188,12 +184,6 @@ class _HollowSolver:
 
     def batch_size(self, max_rows: int) -> BatchSize:
         return BatchSize(max_rows, max_rows * chunking.FRAMES_PER_BLOCK)
-
-    def foresee(self, stream: BlockStream) -> None:
-        pass
-
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> None:
-        pass
 
     def begin(self, streams: Sequence[BlockStream], _: Sequence[BlockRow]) -> _HollowSolve:
         return _HollowSolve(streams)

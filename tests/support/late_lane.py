@@ -28,9 +28,6 @@ class _LateMark:
     def seconds_since(self, _: Mark) -> float:
         return 0.0
 
-    def precede(self) -> None:
-        pass
-
     def wait(self) -> None:
         self.lane.num_waits += 1
         self.lane.num_reached = max(self.lane.num_reached, self._number)

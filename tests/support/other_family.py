@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from tests.support.tiny_engine import CONFIG, tiny_stages
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE, Capturable
-from voicegate.engine.device.lanes import HOST_LANE, Expected
+from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.loop.stages import Stages, VoiceRoom
@@ -24,7 +24,6 @@ from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import (
     BlocksExhausted,
-    FirstBlock,
     FlowPrompt,
     StreamsExhausted,
     rendered_whole,
@@ -242,8 +241,8 @@ class OtherFlow:
             prompt.is_released = True
             self.num_free_blocks += prompt.num_blocks
 
-    def open(self, prompt: OtherPrompt, first_block: FirstBlock = FirstBlock.USUAL) -> OtherStream:
-        del first_block
+    def open(self, prompt: OtherPrompt, *, begins_short: bool = False) -> OtherStream:
+        del begins_short
         assert not prompt.is_released
         if self.num_open == self._max_streams:
             raise StreamsExhausted(f"all {self._max_streams} streams are open")
@@ -257,12 +256,6 @@ class OtherFlow:
         self.num_free_blocks += stream.num_own_blocks
         for batch in self._batches:
             batch.streams = [None if each is stream else each for each in batch.streams]
-
-    def foresee(self, stream: OtherStream, first_draws: Expected | None = None) -> bool:
-        return False
-
-    def is_begun_early(self, stream: OtherStream) -> bool:
-        return False
 
     def begin(self, streams: Sequence[OtherStream]) -> OtherBatch:
         assert all(stream.is_ready for stream in streams)

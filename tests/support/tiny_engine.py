@@ -134,7 +134,7 @@ class FirstSequenceFails(OneAtATime):
     def is_runnable(self, sequence_id: int) -> bool:
         return self._runner.is_runnable(sequence_id)
 
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> LaunchedStep:
+    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
         return FinishedStep(self.step(sequence_ids))
 
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:

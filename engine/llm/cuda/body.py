@@ -6,7 +6,6 @@ project_gate_up, project_residual.
 """
 
 import math
-from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
@@ -18,9 +17,6 @@ from voicegate.engine.llm.cuda import ahead_kernels, attention_kernels, linear_k
 from voicegate.engine.llm.cuda.config import WEIGHTS, AheadTile, AheadTiles, Tile, TileTable, tile_for
 from voicegate.engine.llm.cuda.draws import make_draws
 from voicegate.engine.llm.cuda.packing import WorkLayout
-from voicegate.engine.llm.cuda.resident.arguments import Buffers
-from voicegate.engine.llm.cuda.resident.checking import first_difference
-from voicegate.engine.llm.cuda.resident.making import make_resident_step
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.model.config import LlmConfig, Sampling
 
@@ -45,12 +41,11 @@ class DecoderBody:
         max_samples: int,
         tiles: TileTable,
         is_pdl: bool = False,
-        is_resident: bool = False,
     ) -> None:
         """One slot more than `num_slots` is made, for the lines that fill a bucket.
 
         `is_pdl`: kernels begin while the last one runs. Then a line that feeds its slot's last token must be the only
-        one of its slot in a `run`. `is_resident`, with it: `step_alone`, where that can be.
+        one of its slot in a `run`.
         """
         device, dtype = weights.table.device, weights.table.dtype
         self.config = config
@@ -93,17 +88,6 @@ class DecoderBody:
         self.squares = [buffer(self._num_parts, lines, dtype=torch.float32) for _ in range(2)]
         self._squares_mlp, self._squares = self.squares
         self._partials, self._arrivals = self._split_scratch(tiles, max_lines, device)
-        self._resident = self._make_resident() if is_pdl and is_resident else None
-
-    def _make_resident(self) -> Callable[[], None] | None:
-        return make_resident_step(
-            self.config,
-            self._weights,
-            self._tiles,
-            Buffers(self._line_words, self.cache, self._x, self._squares, self.residual, self.scores),
-            shared_memory_bytes=max_shared_memory_bytes(self.cache.device),
-            scale=self._scale,
-        )
 
     def _split_scratch(
         self, tiles: TileTable, max_lines: int, device: torch.device
@@ -138,32 +122,6 @@ class DecoderBody:
         """Draw for the first `num_samples` sample records, from the lines of the `run` before."""
         self.score(num_samples)
         self.draw(num_samples)
-
-    @property
-    def can_step_alone(self) -> bool:
-        return self._resident is not None
-
-    def step_alone(self) -> None:
-        """`run` and `sample` of one line that feeds its slot's last token, behind at most MAX_KEYS others of its slot.
-
-        The same bits, sooner where nothing else runs on the device, all of which it takes. Needs `can_step_alone`.
-        """
-        self.feed_alone()
-        self.draw(1)
-
-    def feed_alone(self) -> None:
-        """`run` and `score` of it."""
-        assert self._resident is not None
-        self._embed(1)
-        self.draws.note_fed(self._line_words, self.last_token, 1)
-        self._resident()
-
-    def check_alone(self) -> None:
-        """Before use, outside of captures: no `can_step_alone` where it has other bits than `run` has, here and now."""
-        position = first_difference(self)
-        if position is not None:
-            log.warning("resident_step_differs", position=position, cost="a lone line's step takes a quarter more")
-            self._resident = None
 
     def _embed(self, num_lines: int) -> None:
         config = self.config

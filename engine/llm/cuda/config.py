@@ -123,7 +123,6 @@ class CudaLlmConfig:
 
     has_graphs: bool = True  # False: the same kernels launched one by one
     overlaps: bool = True  # kernels begin while the last one runs, where the GPU can; False: each waits for its end
-    is_resident: bool = True  # a lone line's step is one kernel, where the GPU overlaps; False: as all others
     # Steps of one sequence on the device; 1: the next waits for the token of the last.
     max_in_flight: int = MAX_STEPS_OF_ONE
     line_buckets: tuple[int, ...] = LINE_BUCKETS

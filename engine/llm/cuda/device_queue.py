@@ -7,8 +7,7 @@ import torch
 
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.graphs import BucketedBody
-from voicegate.engine.llm.cuda.packing import USE_LAST_TOKEN, Words, padding_line, padding_sample
-from voicegate.engine.llm.cuda.resident.plan import MAX_KEYS
+from voicegate.engine.llm.cuda.packing import Words, padding_line, padding_sample
 from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
 
 # Launches whose tokens nobody has asked for yet: all that there may be of one sequence, and what others may have under
@@ -71,7 +70,6 @@ class Transfer:
 class DeviceQueue:
     def __init__(self, body: DecoderBody, buckets: BucketedBody, *, is_cuda: bool) -> None:
         self._buckets = buckets
-        self._body = body
         self._padding_line = padding_line(body.padding_slot)
         self._padding_sample = padding_sample(body.padding_slot)
         self._idle = [Transfer(body, is_cuda=is_cuda) for _ in range(_NUM_BUFFERS)]
@@ -87,22 +85,18 @@ class DeviceQueue:
         """Its device work has ended, its tokens were taken. It is the next to be used: its memory is at hand."""
         self._idle.append(transfer)
 
-    def send(self, lines: Words, samples: Words, *, has_device: bool) -> Transfer:
-        """Run these records: at most `max_lines` and `max_samples` of the buckets. Needs `has_idle`. Does not wait.
-
-        `has_device`: nothing else runs on it. A lone decode may then take all of it.
-        """
+    def send(self, lines: Words, samples: Words) -> Transfer:
+        """Run these records: at most `max_lines` and `max_samples` of the buckets. Needs `has_idle`. Does not wait."""
         transfer = self._idle.pop()
         try:
-            self._send(transfer, lines, samples, has_device=has_device)
+            self._send(transfer, lines, samples)
         except BaseException:
             self._idle.insert(0, transfer)  # the last to be used: its copy may be under way, and no event is behind it
             raise
         return transfer
 
-    def _send(self, transfer: Transfer, lines: Words, samples: Words, *, has_device: bool) -> None:
+    def _send(self, transfer: Transfer, lines: Words, samples: Words) -> None:
         transfer.num_samples = len(samples)
-        is_alone = has_device and len(lines) == 1 and len(samples) == 1 and self._can_be_alone(lines[0])
         num_lines, num_samples = self._buckets.padded(len(lines), len(samples))
         views = transfer.views(num_lines, num_samples)
         views.lines[: len(lines)] = lines
@@ -111,12 +105,8 @@ class DeviceQueue:
         views.samples[len(samples) :] = self._padding_sample
         with self._buckets.on_stream():
             views.words_on_device.copy_(views.words, non_blocking=True)
-            self._buckets.run(num_lines, num_samples, is_alone=is_alone)
+            self._buckets.run(num_lines, num_samples)
             if num_samples:
                 views.tokens.copy_(views.tokens_on_device, non_blocking=True)
             if transfer.event is not None:
                 transfer.event.record()
-
-    def _can_be_alone(self, line: Words) -> bool:
-        table_row, _, position, _ = line.tolist()
-        return self._body.can_step_alone and table_row == USE_LAST_TOKEN and position <= MAX_KEYS

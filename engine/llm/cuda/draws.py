@@ -20,9 +20,6 @@ class Draws(Protocol):
     def window(self) -> int:
         """Places of the ring that a sample's record points into."""
 
-    def ring(self, slot: int) -> torch.Tensor | None:
-        """Of what a slot drew last, [window] int32; None where it is not kept so."""
-
     def note_fed(self, records: torch.Tensor, last_token: torch.Tensor, num_lines: int) -> None:
         """Before the network runs on these lines."""
 
@@ -82,9 +79,6 @@ class RepetitionAwareDraws:
             "IS_FRESH": packing.IS_FRESH,
         }
 
-    def ring(self, slot: int) -> torch.Tensor:
-        return self.history[slot, : self.window]
-
     def note_fed(self, records: torch.Tensor, last_token: torch.Tensor, num_lines: int) -> None:
         pass
 
@@ -133,9 +127,6 @@ class RepetitionPenaltyDraws:
             "PENALTY": sampling.repetition_penalty,
             "TEMPERATURE": sampling.temperature,
         }
-
-    def ring(self, slot: int) -> None:
-        """It remembers no order."""
 
     def note_fed(self, records: torch.Tensor, last_token: torch.Tensor, num_lines: int) -> None:
         penalty_kernel.note_fed[(num_lines,)](

@@ -19,7 +19,6 @@ class Call(Enum):
     LINES = "lines"  # feed lines
     SAMPLES = "samples"  # draw from lines that were fed
     STEP = "step"  # both, for as many lines as samples
-    STEP_ALONE = "step alone"  # of one line, by a kernel that takes the device: DecoderBody.step_alone
 
 
 class BucketedBody:
@@ -40,8 +39,6 @@ class BucketedBody:
         self._sample_buckets = self._line_buckets[: bisect_left(self._line_buckets, num_slots) + 1]
         sizes = {Call.LINES: self._line_buckets, Call.SAMPLES: self._sample_buckets, Call.STEP: self._sample_buckets}
         keys = [key for call, buckets in sizes.items() for key in product([call], buckets)][::-1]
-        if body.can_step_alone:
-            keys.append((Call.STEP_ALONE, 1))
         self.graphs = BucketedWork(self._work, keys, pad=self._pad, stream=stream, is_eager=is_eager or stream is None)
 
     @property
@@ -63,11 +60,8 @@ class BucketedBody:
             return sample_bucket, sample_bucket
         return bucket_for(self._line_buckets, num_lines), sample_bucket
 
-    def run(self, num_lines: int, num_samples: int, *, is_alone: bool) -> None:
-        """Feed and draw `padded` numbers of records, on the current stream. `is_alone`: STEP_ALONE."""
-        if is_alone:
-            self.graphs.run((Call.STEP_ALONE, 1))
-            return
+    def run(self, num_lines: int, num_samples: int) -> None:
+        """Feed and draw `padded` numbers of records, on the current stream."""
         if num_lines == num_samples:
             self.graphs.run((Call.STEP, num_lines))
             return
@@ -80,16 +74,10 @@ class BucketedBody:
 
     def _work(self, key: tuple[Call, int]) -> None:
         call, size = key
-        if call is Call.STEP_ALONE:
-            if self._body.can_step_alone:  # else it was found to differ
-                self._body.step_alone()
-            return
         if call is not Call.SAMPLES:
             self._body.run(size)
         if call is not Call.LINES:
             self._body.sample(size)
 
     def _pad(self, key: tuple[Call, int]) -> None:
-        if key[0] is Call.STEP_ALONE and self._body.can_step_alone:
-            self._body.check_alone()
         self._body.fill_with_padding()

@@ -73,7 +73,6 @@ class CudaLlmRunner(LiveSequences):
             max_samples=max_lines,
             tiles=cuda.tiles if cuda.tiles is not None else _tiles_for(device, dtype),
             is_pdl=cuda.overlaps and can_overlap(device),
-            is_resident=cuda.is_resident,
         )
         self.buckets = BucketedBody(
             self.body,
@@ -120,18 +119,6 @@ class CudaLlmRunner(LiveSequences):
         live = self._lives.get(sequence_id)
         return self._give(live) if live is not None and live.held else ()
 
-    def first_ids(self, sequence_id: int) -> torch.Tensor | None:
-        """Of a first reading, while the ring has all of it."""
-        live = self._lives.get(sequence_id)
-        if live is None or not live.is_decoding:
-            return None
-        num_drawn, ring = int(self._slots.num_drawn[live.slot]), self.body.draws.ring(live.slot)
-        return None if ring is None or num_drawn > len(ring) else ring[:num_drawn]
-
-    def num_held(self, sequence_id: int) -> int:
-        live = self._lives.get(sequence_id)
-        return len(live.held) if live is not None else 0
-
     def _give(self, live: Live) -> tuple[int, ...]:
         """What of the held tokens is speech. From now on each is told, until fewer are wanted.
 
@@ -148,7 +135,7 @@ class CudaLlmRunner(LiveSequences):
     def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
         return self.launch(sequence_ids).outputs()
 
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> CudaStep:
+    def launch(self, sequence_ids: Sequence[int]) -> CudaStep:
         lives = self._runnable(sequence_ids)
         members: dict[int, Member] = {}
         slots: list[int] = []
@@ -175,7 +162,7 @@ class CudaLlmRunner(LiveSequences):
             live.num_in_flight += 1
         if lines:
             try:
-                self._send(step, _joined(lines), _joined(samples), has_device=has_device)
+                self._send(step, _joined(lines), _joined(samples))
             except BaseException:
                 self._drop(step)
                 raise
@@ -232,10 +219,10 @@ class CudaLlmRunner(LiveSequences):
         # The first of them comes of what is fed now; each other takes a position.
         live.num_to_launch = min(live.num_to_take - 1, self._max_positions - int(self._slots.lengths[slot]))
 
-    def _send(self, step: CudaStep, lines: Words, samples: Words, *, has_device: bool) -> None:
+    def _send(self, step: CudaStep, lines: Words, samples: Words) -> None:
         """In as few passes as the largest buckets allow; a line's keys are stored before later lines ask for them."""
         if len(lines) <= self.buckets.max_lines:  # nearly always
-            self._send_part(step, lines, samples, has_device=has_device)
+            self._send_part(step, lines, samples)
             return
         first_line, first_sample = 0, 0
         while first_line < len(lines):
@@ -243,13 +230,13 @@ class CudaLlmRunner(LiveSequences):
             end_sample = int(np.searchsorted(samples[:, 0], end_line))
             part = samples[first_sample:end_sample].copy()
             part[:, 0] -= first_line
-            self._send_part(step, lines[first_line:end_line], part, has_device=has_device)
+            self._send_part(step, lines[first_line:end_line], part)
             first_line, first_sample = end_line, end_sample
 
-    def _send_part(self, step: CudaStep, lines: Words, samples: Words, *, has_device: bool) -> None:
+    def _send_part(self, step: CudaStep, lines: Words, samples: Words) -> None:
         while not self._queue.has_idle:
             self._make_room(step)
-        step.transfers.append(self._queue.send(lines, samples, has_device=has_device))
+        step.transfers.append(self._queue.send(lines, samples))
 
     def _make_room(self, step: CudaStep) -> None:
         """Wait for the oldest transfer of all, which may be the very step's that is being sent."""

@@ -154,7 +154,7 @@ class TensorrtLlm(OneAtATime):
     def is_runnable(self, sequence_id: int) -> bool:
         return False
 
-    def launch(self, sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
+    def launch(self, sequence_ids: Sequence[int]) -> None:
         raise AssertionError("nobody steps an LLM that schedules itself")
 
     def poll(self) -> list[SequenceOutput]:

@@ -8,14 +8,12 @@ for all of it.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol, TypeVar
 
 import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
-from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 
 
@@ -65,15 +63,6 @@ class FlowPrompt:
             raise ValueError(f"{wanted}, not {list(self.mel.shape)}")
         if self.embedding.shape != (speaker_dim,):
             raise ValueError(f"embedding is {list(self.embedding.shape)}, not [{speaker_dim}]")
-
-
-class FirstBlock(Enum):
-    """How many speech tokens a stream's first block takes, where the flow has prepared the prompt for that, too."""
-
-    USUAL = "usual"  # the prompt's `first_block_tokens`
-    SHORT = "short"  # fewer: sound sooner, and less of it before the second block is needed
-    SHORTEST = "shortest"  # still fewer, for whoever has the engine to himself
-    LONG = "long"  # more: sound later, and less of the prompt is made anew with it
 
 
 class PreparedPrompt(Protocol):
@@ -130,10 +119,6 @@ def check_batch(streams: Sequence[FlowStream]) -> None:
 
 class FlowBatch(Protocol):
     """The next block of each of several streams."""
-
-    @property
-    def num_steps_left(self) -> int:
-        """Euler steps to come."""
 
     def advance(self) -> bool:
         """One Euler step for all rows; True when it was the last. On a GPU it is only launched."""
@@ -229,24 +214,14 @@ class FlowBackend(Protocol[Prompt, Stream]):
     def release(self, prompt: Prompt) -> None:
         """No stream can be opened any more; those that are open keep the blocks until they close. Idempotent."""
 
-    def open(self, prompt: Prompt, first_block: FirstBlock = FirstBlock.USUAL) -> Stream:
+    def open(self, prompt: Prompt, *, begins_short: bool = False) -> Stream:
         """Raises StreamsExhausted; ValueError if the prompt was released.
 
-        `first_block`: the usual one where the flow has not prepared the prompt for another.
+        `begins_short`: its first block takes fewer tokens, where the flow has prepared the prompt for that, too.
         """
 
     def close(self, stream: Stream) -> None:
         """Give its blocks back, at once or when the batch that it is in is over. Idempotent."""
-
-    def foresee(self, stream: Stream, first_draws: Expected | None = None) -> bool:
-        """Its next block is likely begun next, and alone, as soon as its last tokens are there.
-
-        What can be done before is done now; nothing depends on it, and on a GPU nothing waits. `first_draws` [n] int32:
-        ids that are likely its first tokens. Whether the block itself is begun by them.
-        """
-
-    def is_begun_early(self, stream: Stream) -> bool:
-        """Whether its next block was, and is best begun alone: in company it would be begun anew."""
 
     def begin(self, streams: Sequence[Stream]) -> FlowBatch:
         """The next block of each. All must be ready.

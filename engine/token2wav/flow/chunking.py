@@ -12,19 +12,17 @@ TOKENS_PER_BLOCK: Final = FRAMES_PER_BLOCK // units.FRAMES_PER_TOKEN
 
 @dataclass(frozen=True, slots=True)
 class FirstBlocks:
-    """Generated tokens in a stream's first block, behind a prompt of any length: each number is a layout of the prompt.
+    """Generated tokens in a stream's first block, after a prompt of any length: each number is a layout of the prompt.
 
     Layouts share nothing, since all that the flow keeps is counted from the first frame.
     """
 
     usual: int | None = None  # None: as many as the prompt leaves room for
     short: int | None = None
-    shortest: int | None = None
-    long: int | None = None
 
     @property
     def num_layouts(self) -> int:
-        return len({self.usual, self.short, self.shortest, self.long})
+        return len({self.usual, self.short})
 
 
 def first_block_tokens(num_prompt_tokens: int) -> int:

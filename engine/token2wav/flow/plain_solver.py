@@ -6,7 +6,6 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
-from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
@@ -31,12 +30,6 @@ class PlainSolver:
     def batch_size(self, max_rows: int) -> BatchSize:
         num_rows = min(max_rows, self._max_streams)
         return BatchSize(num_rows, num_rows * FRAMES_PER_BLOCK)
-
-    def foresee(self, stream: BlockStream) -> None:
-        """Nothing would be gained: a processor does it now or then."""
-
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> None:
-        """It has them no sooner than the host."""
 
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "PlainSolve":
         return PlainSolve(self._model, self._pool, streams, rows)

@@ -1,13 +1,12 @@
 """A voice's prompt on the device, checked, and the blocks that it owns once they are rendered."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from voicegate.engine import units
 from voicegate.engine.token2wav.flow import chunking
-from voicegate.engine.token2wav.flow.backend import FirstBlock, FlowPrompt, StreamTooLong
+from voicegate.engine.token2wav.flow.backend import FlowPrompt, StreamTooLong
 from voicegate.engine.token2wav.flow.model import FlowModel
 
 
@@ -19,8 +18,7 @@ class BlockPrompt:
     mel: torch.Tensor  # [2P, 80]
     speaker_bias: torch.Tensor  # [D], see Estimator.speaker_bias
     blocks: tuple[int, ...] = ()  # set by its rendering
-    # The same laid out for streams with other first blocks; released with this one.
-    others: Mapping[FirstBlock, "BlockPrompt"] = field(default_factory=dict)
+    short: "BlockPrompt | None" = None  # laid out for streams that begin short; released with this one
     is_released: bool = False
 
     @property
@@ -33,8 +31,7 @@ class BlockPrompt:
 
     @property
     def layouts(self) -> "list[BlockPrompt]":
-        """This one and all others."""
-        return list(dict.fromkeys((self, *self.others.values())))
+        return [self] if self.short is None else [self, self.short]
 
     @property
     def first_block_tokens(self) -> int:

@@ -1,11 +1,7 @@
 """A voice's prompt on its way: the whole blocks of its layouts, one after the other, each in a batch of its own."""
 
-from collections.abc import Mapping
-
-from voicegate.engine.token2wav.flow.backend import FirstBlock
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
-from voicegate.engine.token2wav.flow.early import EarlyBlocks
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import BlockPrompt
 from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, BlockStream
@@ -14,35 +10,22 @@ from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, Bloc
 class BlockPromptRendering:
     """Implements PromptRendering. Made by FlowRunner.begin_prompt."""
 
-    def __init__(
-        self,
-        model: FlowModel,
-        pool: BlockPool,
-        solver: BlockSolver,
-        early: EarlyBlocks,
-        layouts: Mapping[FirstBlock, BlockPrompt],
-    ) -> None:
-        """`early` makes way. `layouts`: the usual one, and it or others for other first blocks.
-
-        Raises BlocksExhausted.
-        """
+    def __init__(self, model: FlowModel, pool: BlockPool, solver: BlockSolver, prompt: BlockPrompt) -> None:
+        """Raises BlocksExhausted."""
         self._model = model
         self._pool = pool
         self._solver = solver
-        self._early = early
-        self._prompt = layouts[FirstBlock.USUAL]
-        self._prompt.others = {kind: layout for kind, layout in layouts.items() if layout is not self._prompt}
+        self._prompt = prompt
         self._streams = [BlockStream(model, layout) for layout in self._prompt.layouts]
         self._batch: BlockBatch | None = None
         num_lookahead = model.config.lookahead_tokens
         num_blocks = sum(max(len(each.tokens) - num_lookahead, 0) // TOKENS_PER_BLOCK for each in self._prompt.layouts)
         # Of the blocks that are not begun. A batch takes its own from the pool: one of these is put there just before.
-        early.make_room(num_blocks)
         self._kept = pool.allocate(num_blocks)
 
     @property
     def takes_step(self) -> bool:
-        return self._batch is not None or not self._kept or self._early.num_free_batches > 0
+        return self._batch is not None or not self._kept or self._solver.num_free_batches > 0
 
     @property
     def holds_batch(self) -> bool:
@@ -74,7 +57,6 @@ class BlockPromptRendering:
         stream = next(stream for stream in self._streams if stream.is_ready)
         block = self._kept.pop()
         self._pool.release([block])
-        self._early.make_room(1)
         try:
             return BlockBatch(self._model, self._pool, self._solver, [stream])
         except BaseException:

@@ -11,7 +11,6 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
-from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import StreamTooLong
 from voicegate.engine.token2wav.flow.block_context import BlockRow
@@ -124,16 +123,6 @@ class BlockSolve(Protocol):
         """Its buffers may be another's from now on."""
 
 
-class EarlySolve(BlockSolve, Protocol):
-    """Of its steps all but the last are under way: who asks for that one can have a mark before it."""
-
-    def has_taken(self, stream: BlockStream) -> bool:
-        """Whether the tokens that it took are the stream's. Waits for the device to have taken them."""
-
-    def contradicts(self, stream: BlockStream) -> bool:
-        """Whether it is known to have taken others than those that the stream has so far. Does not wait."""
-
-
 class BlockSolver(Protocol):
     """Two implementations: tensors as large as the batch, and fixed buffers for CUDA graphs."""
 
@@ -151,15 +140,6 @@ class BlockSolver(Protocol):
     def num_free_batches(self) -> int:
         """How many more batches may run at the same time."""
 
-    def foresee(self, stream: BlockStream) -> None:
-        """As FlowBackend.foresee; its next block will be whole."""
-
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> "EarlySolve | None":
-        """All Euler steps of a block that was foreseen, by tokens that the host does not know; as FlowBackend.foresee.
-
-        None where it cannot, and nothing has changed.
-        """
-
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> BlockSolve:
         """Raises BatchesExhausted or ValueError, and then nothing has changed."""
 
@@ -176,19 +156,14 @@ class BlockBatch:
         pool: BlockPool,
         solver: BlockSolver,
         streams: Sequence[BlockStream],
-        *,
-        early: tuple[BlockRow, EarlySolve] | None = None,
     ) -> None:
-        """`early`: begun for the only stream, with a block of the pool; it is the batch's from now on.
-
-        Raises BlocksExhausted, BatchesExhausted or ValueError, and then nothing has changed.
-        """
+        """Raises BlocksExhausted, BatchesExhausted or ValueError, and then nothing has changed."""
         self._num_steps = model.schedule.num_steps
         self._pool = pool
         self._streams: list[BlockStream | None] = [*streams]  # None: dropped
         self._step = 0
         self._prompt_frames = [stream.next_num_prompt_frames for stream in streams]
-        self._rows, self._solve = ([early[0]], early[1]) if early is not None else self._begin(solver)
+        self._rows, self._solve = self._begin(solver)
         for row, stream in zip(self._rows, streams, strict=True):
             pool.retain(row.finished)
             stream.batch = self
@@ -210,10 +185,6 @@ class BlockBatch:
     def streams(self) -> list[BlockStream]:
         """Those still in it, in the order of `begin`."""
         return [stream for stream in self._streams if stream is not None]
-
-    @property
-    def num_steps_left(self) -> int:
-        return self._num_steps - self._step
 
     @property
     def is_done(self) -> bool:

@@ -58,7 +58,7 @@ def test_a_cpu_with_narrower_vectors_has_more_to_play_while_it_makes_the_second_
     config = EngineConfig(Path("m"))
     narrow = config.resolved("cpu", has_wide_vectors=False)
     assert (narrow.first_block_tokens, config.resolved("cpu").first_block_tokens) == (17, 12)
-    assert narrow.whole_first_block_tokens == narrow.later_first_block_tokens == 17
+    assert narrow.whole_first_block_tokens == 17
     assert replace(config, first_block_tokens=9).resolved("cpu", has_wide_vectors=False).first_block_tokens == 9
 
 
@@ -100,10 +100,7 @@ def test_who_limits_the_flows_batches_limits_all_of_them() -> None:
     assert (resolved.max_flow_batch, resolved.max_calm_flow_batch) == (16, 16)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["first_block_tokens", "whole_first_block_tokens", "lone_first_block_tokens", "later_first_block_tokens"],
-)
+@pytest.mark.parametrize("name", ["first_block_tokens", "whole_first_block_tokens"])
 @pytest.mark.parametrize("num_tokens", [-1, 23, 25])
 def test_a_first_block_that_does_not_fit_a_block_is_refused(name: str, num_tokens: int) -> None:
     with pytest.raises(ValueError, match=f"^{name} is {num_tokens}; a flow block has room for 1 to 22 behind a prompt"):
@@ -113,15 +110,14 @@ def test_a_first_block_that_does_not_fit_a_block_is_refused(name: str, num_token
 @pytest.mark.parametrize(
     ("device_type", "memory_gib", "told", "expected"),
     [
-        ("cuda", 140, {}, (10, 6, 4, 22)),
-        ("cuda", 80, {}, (10, 6, 4, 22)),
-        ("cuda", 24, {}, (10, 10, 10, 10)),  # whose memory is for contexts
-        ("cpu", 140, {}, (12, 12, 12, 12)),
-        ("cuda", 140, {"first_block_tokens": 17}, (17, 17, 17, 17)),  # who wants more of it wants it of all texts
-        ("cuda", 140, {"whole_first_block_tokens": 8}, (10, 8, 8, 22)),
-        ("cuda", 140, {"lone_first_block_tokens": 5}, (10, 6, 5, 22)),
-        ("cuda", 24, {"whole_first_block_tokens": 8}, (10, 8, 8, 10)),
-        ("cpu", 8, {"whole_first_block_tokens": 8, "later_first_block_tokens": 20}, (12, 8, 8, 20)),
+        ("cuda", 140, {}, (10, 5)),
+        ("cuda", 80, {}, (10, 5)),
+        ("cuda", 24, {}, (10, 10)),  # whose memory is for contexts
+        ("cpu", 140, {}, (12, 12)),
+        ("cuda", 140, {"first_block_tokens": 17}, (17, 17)),  # who wants more of it wants it of all texts
+        ("cuda", 140, {"whole_first_block_tokens": 8}, (10, 8)),
+        ("cuda", 24, {"whole_first_block_tokens": 8}, (10, 8)),
+        ("cpu", 8, {"whole_first_block_tokens": 8}, (12, 8)),
     ],
 )
 def test_first_blocks_are_what_suits_a_text_where_there_is_room_for_it(
@@ -129,10 +125,4 @@ def test_first_blocks_are_what_suits_a_text_where_there_is_room_for_it(
 ) -> None:
     gpu = replace(REFERENCE_GPU, memory_bytes=memory_gib << 30)
     resolved = replace(EngineConfig(Path("m")), **told).resolved(device_type, gpu)  # type: ignore[arg-type]
-    found = (
-        resolved.first_block_tokens,
-        resolved.whole_first_block_tokens,
-        resolved.lone_first_block_tokens,
-        resolved.later_first_block_tokens,
-    )
-    assert found == expected
+    assert (resolved.first_block_tokens, resolved.whole_first_block_tokens) == expected

@@ -1,5 +1,4 @@
-"""The fixed buffers of one running batch, and the one packed copy that fills them from the host; a block that is begun
-before the host knows its tokens gets these from where the device has them.
+"""The fixed buffers of one running batch, and the one packed copy that fills them from the host.
 
 A batch's blocks lie one behind the other: frame i of row r is line START[r] + i; lines beyond the last are padding.
 All numbers that differ from batch to batch - which blocks, how many frames, how many Euler steps so far - are read by
@@ -13,15 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from voicegate.engine import units
-from voicegate.engine.device.lanes import Expected
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
 from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
-from voicegate.engine.token2wav.flow.model import ABSENT, FlowModel
+from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS
 from voicegate.engine.token2wav.flow.stream import BlockStream
 
@@ -59,46 +56,6 @@ class BatchView:
         return len(self.x)
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """What the host knows of a batch before its last tokens, in memory that `BatchBuffers.send` copies."""
-
-    staging: torch.Tensor  # int64, see `control` above
-    table: npt.NDArray[np.int64]  # [R, row width], a view of it
-    streams: Sequence[BlockStream]  # as they stand in the table
-    order: Sequence[int]  # and their places in the batch
-
-
-class TakenTokens:
-    """A window as the device has it, and on its way to the host."""
-
-    def __init__(self, window: torch.Tensor) -> None:
-        is_cuda = window.is_cuda
-        self._window = window
-        # Made once: to take pinned memory from the driver waits for the device.
-        self._on_host = torch.zeros(window.shape, dtype=window.dtype, pin_memory=is_cuda)
-        self._is_there = torch.cuda.Event() if is_cuda else None  # type: ignore[no-untyped-call]
-
-    def take(self, last_ids: torch.Tensor) -> None:
-        """These [n] stand at its end."""
-        self._window[len(self._window) - len(last_ids) :].copy_(last_ids)
-        self._on_host.copy_(self._window, non_blocking=True)
-        if self._is_there is not None:
-            self._is_there.record()
-
-    def are(self, tokens: Sequence[int]) -> bool:
-        """Waits for the last that were taken."""
-        if self._is_there is not None:
-            self._is_there.synchronize()
-        return self._on_host.tolist() == list(tokens)
-
-    def contradict(self, tokens: Sequence[int]) -> bool:
-        """Whether they are there, and others than these, of which some may be absent."""
-        if self._is_there is not None and not self._is_there.query():  # type: ignore[no-untyped-call]
-            return False
-        return any(token not in (ABSENT, taken) for taken, token in zip(self._on_host.tolist(), tokens, strict=True))
-
-
 class BatchBuffers:
     def __init__(self, model: FlowModel, pool: BlockPool, *, max_rows: int, max_lines: int) -> None:
         dim = model.estimator.config.dim
@@ -106,11 +63,9 @@ class BatchBuffers:
         max_blocks = model.max_frames // FRAMES_PER_BLOCK
         self._table_column = WINDOW + window_size
         self._row_width = self._table_column + max_blocks
-        self._num_ids = model.config.vocab_size
         device = model.device
         size = _HEADER + max_rows * self._row_width + max_lines
         self._control = torch.zeros(size, dtype=torch.int64, device=device)
-        self.taken = TakenTokens(self._control[_HEADER + WINDOW : _HEADER + self._table_column])  # of a batch's row 0
         self._cond = torch.zeros(max_lines, units.NUM_MELS, device=device)
         self._num_dirty_lines = 0  # of `cond`: all beyond are zero
         self._speaker = torch.zeros(max_rows, dim, device=device)
@@ -140,18 +95,9 @@ class BatchBuffers:
     ) -> None:
         """Everything that the host knows of a batch; the rest of the bucket is padding. Enqueues, does not wait.
 
-        `starts`: each row's first line.
-        """
-        self.send(self.stage(view, streams, rows, starts), [row.block for row in rows])
-
-    def stage(
-        self, view: BatchView, streams: Sequence[BlockStream], rows: Sequence[BlockRow], starts: Sequence[int]
-    ) -> Staged:
-        """What is known of a batch before its last tokens and its new blocks are.
-
-        Rows stand in the table by their contexts, the longest first, wherever their lines lie: a long one that
-        attention starts with last would keep the GPU waiting. The staging tensor is new each time: torch's pinned
-        allocator hands it out again only once it was copied.
+        `starts`: each row's first line. Rows stand in the table by their contexts, the longest first, wherever their
+        lines lie: a long one that attention starts with last would keep the GPU waiting. The staging tensor is new each
+        time: torch's pinned allocator hands it out again only once it was copied.
         """
         order = sorted(range(len(rows)), key=lambda number: len(rows[number].finished), reverse=True)
         end_of_rows = _HEADER + view.num_rows * self._row_width
@@ -169,26 +115,13 @@ class BatchBuffers:
             stream, row, start = streams[number], rows[number], starts[number]
             finished = row.finished
             before = finished[-1] if finished else before_first
-            table[i, BEFORE:WINDOW] = (before, row.num_frames, len(finished), stream.next_frame, start)
+            table[i, :WINDOW] = (row.block, before, row.num_frames, len(finished), stream.next_frame, start)
+            table[i, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
             table[i, self._table_column : self._table_column + len(finished)] = finished
             cells[start : start + row.num_frames] = FRAMES_PER_BLOCK * i + frames[: row.num_frames]
         in_order = [streams[number] for number in order]
         self._fill_prompts(view, in_order, [starts[number] for number in order])
-        return Staged(staging, table, in_order, order)
-
-    def send(self, staged: Staged, blocks: Sequence[int]) -> None:
-        """With the streams' tokens as they are now. `blocks`: the new ones, in the order of the batch."""
-        table = staged.table
-        for i, (stream, number) in enumerate(zip(staged.streams, staged.order, strict=True)):
-            table[i, BLOCK] = blocks[number]
-            table[i, WINDOW : self._table_column] = stream.next_window(TOKENS_PER_BLOCK)
-        self._control[: len(staged.staging)].copy_(staged.staging, non_blocking=True)
-
-    def send_early(self, staged: Staged, block: int, first_draws: Expected) -> None:
-        """Of a first block alone, whose window ends with what only the device has: `taken`. Other ids become tokens."""
-        self.send(staged, [block])
-        first_draws.mark.precede()
-        self.taken.take(first_draws.tensor.clamp(0, self._num_ids - 1))
+        self._control[:size].copy_(staging, non_blocking=True)
 
     def _fill_prompts(self, view: BatchView, streams: Sequence[BlockStream], starts: Sequence[int]) -> None:
         if self._num_dirty_lines:  # seldom: few batches have a first block

@@ -11,8 +11,6 @@ from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.token2wav.flow.cuda import attention_kernels, buffers
 from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
 from voicegate.engine.token2wav.flow.cuda.launching import merge, tile_of
-from voicegate.engine.token2wav.flow.cuda.lone.arguments import can_attend
-from voicegate.engine.token2wav.flow.cuda.lone.making import lone_attention
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
 
 
@@ -53,14 +51,9 @@ def attend(
     dtype: torch.dtype | None = None,
     tile: AttendTile | None = None,
 ) -> torch.Tensor:
-    """Of a single row by lone/, where the device has it and no `tile` is given."""
     config = tensors.config
     heads, channels = config.num_heads, config.head_dim
     out = torch.empty(len(qkv), heads * channels, dtype=dtype or qkv.dtype, device=qkv.device)
-    lone = lone_attention(qkv.device) if tile is None and can_attend(tensors, batch, qkv, out=out) else None
-    if lone is not None and lone.has_room(tensors, batch):
-        lone.launch(tensors, batch, qkv, layer, out=out)
-        return out
     tile = tile or attend_tile(qkv.dtype, batch.num_lines)
     if tile.splits == 1:
         sums = highest = total = out

@@ -1,26 +1,21 @@
 """Solves a batch's blocks in fixed buffers: every Euler step is one CUDA graph replay, or the same calls eagerly.
 
-Nothing waits, and nothing is copied back but the tokens of a block that was begun before the host knew them: all work
-goes to the current CUDA stream, which must always be the same one.
+Nothing waits, and nothing is copied back: all work goes to the current CUDA stream, which must always be the same one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import accumulate
 
 import torch
 
-from voicegate.engine import units
 from voicegate.engine.device.cuda_graphs import BucketedWork
-from voicegate.engine.device.lanes import Expected
 from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import BatchesExhausted
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
-from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView, Staged, TakenTokens
+from voicegate.engine.token2wav.flow.cuda.buffers import BatchBuffers, BatchView
 from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.token2wav.flow.cuda.estimator import BatchEstimator, FixedShapeEstimator
 from voicegate.engine.token2wav.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS, StepOps
@@ -38,19 +33,6 @@ class Pass(Enum):
 
 _Place = tuple[int, BatchSize | FlowShape]  # which buffers; bucket, of a TensorRT engine its shape
 _Key = tuple[_Place, Pass]
-
-
-@dataclass(frozen=True, slots=True)
-class _Foreseen:
-    """A batch of one whole block, of which only tokens and the new block are to come."""
-
-    stream: BlockStream
-    place: _Place
-    staged: Staged
-
-    def is_of(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow], place: _Place) -> bool:
-        is_alone = len(streams) == 1 and streams[0] is self.stream
-        return is_alone and rows[0].num_frames == FRAMES_PER_BLOCK and place == self.place
 
 
 class CudaSolver:
@@ -99,7 +81,6 @@ class CudaSolver:
         if engines is not None:
             self._add_engines(engines, tensors)
         self._free = list(reversed(range(config.max_batches)))
-        self._foreseen: _Foreseen | None = None  # in the buffers that are taken next
         keys = [(place, kind) for place in self._views for kind in Pass]
         self.graphs = BucketedWork(
             self._work,
@@ -128,18 +109,7 @@ class CudaSolver:
     def num_free_batches(self) -> int:
         return len(self._free)
 
-    def foresee(self, stream: BlockStream) -> None:
-        if not self._free:
-            return
-        row = BlockRow(tuple(stream.blocks), block=0, num_frames=FRAMES_PER_BLOCK)
-        place = self._place([row])
-        if self._foreseen is not None and self._foreseen.stream is stream and self._foreseen.place == place:
-            return
-        staged = self._buffers[place[0]].stage(self._views[place], [stream], [row], [0])
-        self._foreseen = _Foreseen(stream, place, staged)
-
     def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "CudaSolve":
-        foreseen, self._foreseen = self._foreseen, None
         if not self._free:
             raise BatchesExhausted(f"all {len(self._buffers)} batches run: finish one, or build the flow for more")
         place = self._place(rows)
@@ -147,38 +117,12 @@ class CudaSolver:
         ends = list(accumulate(row.num_frames for row in rows))
         starts = [0, *ends[:-1]]
         try:
-            if foreseen is not None and foreseen.is_of(streams, rows, place):
-                buffers.send(foreseen.staged, [rows[0].block])
-            else:
-                buffers.fill(view, streams, rows, starts)
+            buffers.fill(view, streams, rows, starts)
             self.graphs.run((place, Pass.BEGIN))
         except BaseException:
             self._free.append(number)
             raise
         return CudaSolve(self, place, view, starts)
-
-    def begin_early(self, stream: BlockStream, row: BlockRow, first_draws: Expected) -> "CudaEarlySolve | None":
-        num_prompt_tokens = stream.next_num_prompt_frames // units.FRAMES_PER_TOKEN
-        num_draws = TOKENS_PER_BLOCK + self._model.config.lookahead_tokens - num_prompt_tokens
-        foreseen, ids = self._foreseen, first_draws.tensor
-        if not self._free or foreseen is None or foreseen.stream is not stream:
-            return None
-        # Of a view, which names its GPU: a model's may be any.
-        if ids.device != self._views[foreseen.place].x.device or len(ids) != num_draws:
-            return None
-        place, self._foreseen = foreseen.place, None
-        number, buffers, view = place[0], self._buffers[place[0]], self._views[place]
-        self._free.remove(number)  # others may have been given back since, and would be taken next
-        try:
-            buffers.send_early(foreseen.staged, row.block, first_draws)
-            self.graphs.run((place, Pass.BEGIN))
-            num_ahead = self._model.schedule.num_steps - 1
-            for _ in range(num_ahead):
-                self.graphs.run((place, Pass.STEP))
-        except BaseException:
-            self._free.append(number)
-            raise
-        return CudaEarlySolve(self, place, view, buffers.taken, num_ahead=num_ahead)
 
     def _place(self, rows: Sequence[BlockRow]) -> _Place:
         """Of a batch that begins next. Raises ValueError for more rows than fit one."""
@@ -234,26 +178,3 @@ class CudaSolve:
 
     def release(self) -> None:
         self._solver.free(self._place)
-
-
-class CudaEarlySolve(CudaSolve):
-    """Implements EarlySolve."""
-
-    def __init__(
-        self, solver: CudaSolver, place: _Place, view: BatchView, taken: TakenTokens, *, num_ahead: int
-    ) -> None:
-        super().__init__(solver, place, view, [0])
-        self._taken = taken
-        self._num_ahead = num_ahead  # steps that are under way, and were not asked for
-
-    def advance(self) -> None:
-        if self._num_ahead:
-            self._num_ahead -= 1
-        else:
-            super().advance()
-
-    def has_taken(self, stream: BlockStream) -> bool:
-        return self._taken.are(stream.next_window(TOKENS_PER_BLOCK))
-
-    def contradicts(self, stream: BlockStream) -> bool:
-        return self._taken.contradict(stream.next_window(TOKENS_PER_BLOCK))

@@ -9,10 +9,8 @@ from typing import Final
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
-from voicegate.engine.device.lanes import Expected
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.token2wav.flow.backend import (
-    FirstBlock,
     FlowPrompt,
     StreamsExhausted,
     check_batch,
@@ -97,8 +95,8 @@ class StepAudio2FlowRunner:
             prompt.is_released = True
             self._pool.release(prompt.blocks)
 
-    def open(self, prompt: ChunkPrompt, first_block: FirstBlock = FirstBlock.USUAL) -> ChunkStream:
-        del first_block  # of a first chunk so much is held back that a shorter one would not cover the second
+    def open(self, prompt: ChunkPrompt, *, begins_short: bool = False) -> ChunkStream:
+        del begins_short  # of a first chunk so much is held back that a shorter one would not cover the second
         if prompt.is_released:
             raise ValueError("the prompt was released")
         if self._num_open == self._max_streams:
@@ -116,13 +114,6 @@ class StepAudio2FlowRunner:
             stream.batch.drop(stream)
         self._pool.release((*stream.prompt.blocks, *stream.blocks))
         stream.blocks.clear()
-
-    def foresee(self, stream: ChunkStream, first_draws: Expected | None = None) -> bool:
-        """Nothing is made ready."""
-        return False
-
-    def is_begun_early(self, stream: ChunkStream) -> bool:
-        return False
 
     def begin(self, streams: Sequence[ChunkStream]) -> ChunkBatch:
         check_batch(streams)

@@ -225,10 +225,6 @@ class ChunkBatch:
         return self._rows[self._streams.index(stream)].num_tokens
 
     @property
-    def num_steps_left(self) -> int:
-        return self._num_steps - self._step
-
-    @property
     def is_done(self) -> bool:
         """All Euler steps have run, or every stream was dropped."""
         return self._step == self._num_steps or not any(self._streams)

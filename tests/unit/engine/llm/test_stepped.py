@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
-import torch
 
 from tests.support.late_lane import LateLane
 from voicegate.engine.device.lanes import Mark
@@ -28,7 +27,7 @@ class TimedLane(LateLane):
 class NoRunner:
     graphs = SimpleNamespace(num_launches=0)
 
-    def launch(self, _: Sequence[int], *, has_device: bool) -> SimpleNamespace:
+    def launch(self, _: Sequence[int]) -> SimpleNamespace:
         return SimpleNamespace(outputs=list)
 
 
@@ -42,23 +41,6 @@ def test_a_step_behind_one_that_runs_takes_its_end_for_the_beginning() -> None:
     llm.poll()
     assert llm.counters["llm_seconds"] == 2
     assert not llm.is_busy
-
-
-def test_first_draws_are_there_behind_the_last_step_that_was_launched() -> None:
-    lane, ids = TimedLane(), torch.arange(2, dtype=torch.int32)
-    runner = NoRunner()
-    runner.first_ids = lambda sequence_id: ids if sequence_id == 0 else None  # type: ignore[attr-defined]
-    llm = SteppedLlm(cast(LlmRunner, runner), lane)
-    assert llm.first_draws(0) is None, "all that was launched is told"
-    llm.launch([0])
-    llm.launch([0])
-    found = llm.first_draws(0)
-    assert found is not None
-    assert found.tensor is ids
-    assert not found.mark.is_reached
-    llm.wait()
-    assert found.mark.is_reached
-    assert llm.first_draws(1) is None
 
 
 def test_a_step_behind_one_that_has_ended_has_a_beginning_of_its_own() -> None:

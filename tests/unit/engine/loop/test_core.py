@@ -16,7 +16,6 @@ from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.company import Company
 from voicegate.engine.policy.urgency import urgency
 from voicegate.engine.voices.pace import VoicePace
 
@@ -290,9 +289,9 @@ def test_only_a_newcomers_beginning_tells_how_long_a_block_takes(monkeypatch: py
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     start, begun = engine.core._speaking.start, []
 
-    def spy(utterance: Utterance, clause: Clause, company: Company) -> None:
+    def spy(utterance: Utterance, clause: Clause, *, are_many: bool) -> None:
         is_newcomer = utterance.deadline_s is None
-        start(utterance, clause, company)
+        start(utterance, clause, are_many=are_many)
         begun.append((is_newcomer, clause.reading_since_s is not None))
 
     monkeypatch.setattr(engine.core._speaking, "start", spy)

@@ -1,4 +1,4 @@
-"""How many tokens a pass's first block takes: fewer where it is a whole text's first, more behind another."""
+"""How many tokens a pass's first block takes: fewer where it is a whole text's first."""
 
 from dataclasses import replace
 from functools import cache
@@ -17,45 +17,38 @@ from voicegate.engine.loading.build import load_stages
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.policy.company import Company
-from voicegate.engine.token2wav.flow.backend import FirstBlock
 from voicegate.engine.voices.store import load_voices
 
 pytestmark = pytest.mark.unit
 
 TEXT = "Good morning, and welcome back. How was it?"
-FOUR = replace(
-    CONFIG,
-    whole_first_block_tokens=CONFIG.first_block_tokens - 4,
-    lone_first_block_tokens=CONFIG.first_block_tokens - 6,
-    later_first_block_tokens=CONFIG.first_block_tokens + 6,
-)
-USUAL, SHORT, SHORTEST, LONG = FirstBlock.USUAL, FirstBlock.SHORT, FirstBlock.SHORTEST, FirstBlock.LONG
+TWO = replace(CONFIG, whole_first_block_tokens=CONFIG.first_block_tokens - 4)
+SHORT, USUAL = True, False
 CLAUSE, BISTREAM, INCREMENTAL = SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL
 
 
 @cache
 def stages() -> Stages:
     model = tiny_stages().model
-    return load_stages(FOUR, model, load_voices(FOUR.model_dir, model))
+    return load_stages(TWO, model, load_voices(TWO.model_dir, model))
 
 
 @pytest.fixture
-def begins(monkeypatch: pytest.MonkeyPatch) -> list[FirstBlock]:
-    """Of every rendering that was begun."""
+def begins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of every rendering that was begun: whether it begins short."""
     flow, seen = stages().flow, []
     open_ = flow.open
 
-    def noted(prompt: Any, first_block: FirstBlock = USUAL) -> Any:
-        seen.append(first_block)
-        return open_(prompt, first_block)
+    def noted(prompt: Any, *, begins_short: bool = False) -> Any:
+        seen.append(begins_short)
+        return open_(prompt, begins_short=begins_short)
 
     monkeypatch.setattr(flow, "open", noted)
     return seen
 
 
 def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
-    engine = HandDrivenEngine(replace(FOUR, llm_ahead_tokens=40), stages())
+    engine = HandDrivenEngine(replace(TWO, llm_ahead_tokens=40), stages())
     utterance_id = engine.submit("u", mode=mode)
     engine.core.push_text(utterance_id, TEXT)
     engine.core.end_text(utterance_id)
@@ -83,42 +76,39 @@ def with_draws(monkeypatch: pytest.MonkeyPatch, tokens: dict[int, int]) -> HandD
         return torch.full_like(token, tokens[number]) if number in tokens else token
 
     monkeypatch.setattr(runner._sampler, "sample", drawn)
-    return HandDrivenEngine(FOUR, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
+    return HandDrivenEngine(TWO, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
 
 
 @pytest.mark.parametrize("mode", [CLAUSE, INCREMENTAL])
-def test_of_a_whole_text_alone_the_first_pass_begins_shortest_and_all_others_long(
-    mode: SpeakingMode, begins: list[FirstBlock]
-) -> None:
+def test_of_a_whole_text_the_first_pass_begins_short_and_no_other(mode: SpeakingMode, begins: list[bool]) -> None:
     spoken(mode)
-    assert begins == [SHORTEST, LONG]
+    assert begins == [SHORT, USUAL]
 
 
-def test_where_when_text_came_is_to_change_nothing_none_does(begins: list[FirstBlock]) -> None:
+def test_where_when_text_came_is_to_change_nothing_none_does(begins: list[bool]) -> None:
     spoken(BISTREAM)
     assert begins == [USUAL]
 
 
-def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins: list[FirstBlock]) -> None:
-    engine = HandDrivenEngine(FOUR, stages())
+def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins: list[bool]) -> None:
+    engine = HandDrivenEngine(TWO, stages())
     heard = engine.speak("u", [f"{word} " for word in TEXT.split()], mode=INCREMENTAL)
     assert isinstance(heard.end, Done)
-    assert begins[0] is USUAL
-    assert not {SHORT, SHORTEST} & {*begins}
+    assert SHORT not in begins
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         ({"seed": 1}, USUAL),  # the same sound is promised, whatever the load
-        ({"speed": 0.8}, SHORTEST),
+        ({"speed": 0.8}, SHORT),
         ({"speed": 1.25}, USUAL),  # of which too little would be heard before the second block
         ({"audio": replace(PCM, frame_ms=60)}, USUAL),
-        ({"audio": replace(PCM, frame_ms=10)}, SHORTEST),
+        ({"audio": replace(PCM, frame_ms=10)}, SHORT),
     ],
 )
-def test_what_was_asked_for_decides(options: dict[str, Any], expected: FirstBlock, begins: list[FirstBlock]) -> None:
-    engine = HandDrivenEngine(FOUR, stages())
+def test_what_was_asked_for_decides(options: dict[str, Any], expected: bool, begins: list[bool]) -> None:
+    engine = HandDrivenEngine(TWO, stages())
     utterance_id = UtteranceId("u")
     engine.heard[utterance_id] = Heard()
     request = replace(UtteranceRequest(utterance_id, "rms", PCM, CLAUSE), **options)
@@ -126,52 +116,7 @@ def test_what_was_asked_for_decides(options: dict[str, Any], expected: FirstBloc
     engine.core.push_text(utterance_id, TEXT)
     engine.core.end_text(utterance_id)
     engine.run()
-    assert begins == [expected, LONG if request.seed is None else USUAL]
-
-
-@pytest.mark.parametrize(
-    ("seed", "expected"),
-    [
-        (None, [SHORTEST, USUAL, LONG]),
-        (1, [USUAL, USUAL, USUAL]),  # the same sound is promised, whenever the text comes
-    ],
-)
-def test_who_has_run_dry_is_not_kept_waiting(
-    seed: int | None, expected: list[FirstBlock], begins: list[FirstBlock]
-) -> None:
-    engine = HandDrivenEngine(FOUR, stages())
-    utterance_id = UtteranceId("u")
-    engine.heard[utterance_id] = Heard()
-    engine.core.submit(UtteranceRequest(utterance_id, "rms", PCM, CLAUSE, seed=seed), seed=1)
-    engine.core.push_text(utterance_id, "Hello. ")
-    engine.core.flush_text(utterance_id, "f")
-    engine.run()
-    engine.now_s += 60.0
-    engine.core.push_text(utterance_id, TEXT)
-    engine.core.end_text(utterance_id)
-    engine.run()
-    assert begins == expected
-
-
-def test_behind_a_pass_that_gave_no_sound_nobody_is_kept_waiting(
-    begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = with_draws(monkeypatch, {1: tiny_stages().model.llm.eos_id})
-    heard = engine.speak("u", [TEXT], mode=CLAUSE)
-    assert isinstance(heard.end, Done)
-    assert heard.pcm
-    assert begins[1] is USUAL, "of the second try"
-    assert LONG not in begins[:2]
-
-
-def test_behind_a_pass_that_is_yet_to_sound_nobody_is_awaited(
-    begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first sentence ends before its first block is there, and the second is begun while that is made."""
-    engine = with_draws(monkeypatch, {4: tiny_stages().model.llm.eos_id})
-    heard = engine.speak("u", ["Hi! How was it? Good morning to you."], mode=CLAUSE)
-    assert isinstance(heard.end, Done)
-    assert begins == [SHORTEST, LONG, LONG]
+    assert begins == [expected, USUAL]
 
 
 @pytest.mark.parametrize("drawn_at", [2, 4, 14])
@@ -185,31 +130,29 @@ def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, mon
     assert heard.pcm
 
 
-def test_the_more_have_work_the_longer_whoever_begins_begins(
-    begins: list[FirstBlock], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its second block would come too late; of many who come at once those before count, too."""
+def test_where_many_have_work_nobody_begins_short(begins: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second block would come too late; of many who come at once those before count, too."""
     asked = []
 
-    def company(_: Roster, *, num_more: int) -> Company:
+    def would_be_many(_: Roster, *, num_more: int) -> bool:
         asked.append(num_more)
-        return list(Company)[num_more]
+        return num_more > 1
 
-    monkeypatch.setattr(Roster, "company", company)
-    engine = HandDrivenEngine(FOUR, stages())
+    monkeypatch.setattr(Roster, "would_be_many", would_be_many)
+    engine = HandDrivenEngine(TWO, stages())
     for name in "abc":
         utterance_id = engine.submit(name)
         engine.core.push_text(utterance_id, "It rains.")
         engine.core.end_text(utterance_id)
     engine.run()
     assert asked == [0, 1, 2]
-    assert begins == [SHORTEST, SHORT, USUAL]
+    assert begins == [SHORT, SHORT, USUAL]
 
 
 def test_it_is_heard_after_fewer_tokens() -> None:
     num_tokens = {}
-    for first, config in (("shortest", FOUR), ("usual", CONFIG)):
-        engine = HandDrivenEngine(config, stages() if first == "shortest" else tiny_stages())
+    for first, config in (("short", TWO), ("usual", CONFIG)):
+        engine = HandDrivenEngine(config, stages() if first == "short" else tiny_stages())
         utterance_id = engine.submit("u")
         engine.core.push_text(utterance_id, TEXT)
         engine.core.end_text(utterance_id)
@@ -219,12 +162,12 @@ def test_it_is_heard_after_fewer_tokens() -> None:
         num_tokens[first] = utterance.clauses[0].num_rendered_tokens
         engine.core.cancel(utterance_id, None)
         engine.run()
-    assert num_tokens == {"shortest": FOUR.lone_first_block_tokens, "usual": CONFIG.first_block_tokens}
+    assert num_tokens == {"short": TWO.whole_first_block_tokens, "usual": CONFIG.first_block_tokens}
 
 
 @pytest.mark.parametrize("steps", [12, 22, 33])
-def test_who_made_way_goes_on_behind_the_same_beginning(steps: int, begins: list[FirstBlock]) -> None:
+def test_who_made_way_goes_on_behind_the_same_beginning(steps: int, begins: list[bool]) -> None:
     alone = spoken(CLAUSE)
     begins.clear()
     assert spoken(CLAUSE, set_aside_at=steps) == alone
-    assert begins[:2] == [SHORTEST, SHORTEST]
+    assert begins[:2] == [SHORT, SHORT]

@@ -1,6 +1,6 @@
 """A GPU without memory, at each step that many share: who took part ends, all is given back, others speak on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from tests.support.hollow_stages import HollowRunner, hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.interface import Cancelled, Done, Failed, SpeakingMode
 from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockStream
 from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
 
 pytestmark = pytest.mark.unit
@@ -65,33 +64,3 @@ def test_a_step_without_memory_ends_those_it_was_for(
     assert {end.message for end in failed} == {"internal error while speaking this utterance"}
     assert models.held == free
     assert isinstance(engine.speak("after", [TEXT]).end, Done)
-
-
-def test_a_block_that_was_begun_early_is_in_nobody_elses_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = hollow()
-    free = models.held
-    engine = HandDrivenEngine(CONFIG, replace(models.stages, is_concurrent=True))
-    begin, seen = models.flow.begin, list[int]()
-
-    def failing(streams: Sequence[BlockStream]) -> BlockBatch:
-        seen.append(len(streams))
-        if len(seen) == 1:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return begin(streams)
-
-    early = list[BlockStream]()
-
-    def is_begun_early(stream: BlockStream) -> bool:
-        early.append(stream)
-        return stream is early[0]
-
-    monkeypatch.setattr(models.flow, "begin", failing)
-    monkeypatch.setattr(models.flow, "is_begun_early", is_begun_early)
-    ids = [engine.submit(name) for name in "ab"]
-    for utterance_id in ids:
-        engine.core.push_text(utterance_id, TEXT)
-        engine.core.end_text(utterance_id)
-    engine.run()
-    assert seen[0] == 1
-    assert {type(engine.heard[utterance_id].end) for utterance_id in ids} == {Failed, Done}
-    assert models.held == free

@@ -16,23 +16,19 @@ import torch
 
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
-from voicegate.engine.device.lanes import Expected, Mark
+from voicegate.engine.device.lanes import Mark
 from voicegate.engine.interface import (
     Cancelled,
     Done,
     EngineEvent,
     Failed,
-    SpeakingMode,
     UtteranceId,
     UtteranceRequest,
 )
 from voicegate.engine.llm.stepped import SteppedLlm
-from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.stages import Stages
-from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy import launch_length
-from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.vocoder.backend import VocoderBackend, VocoderJob, VocoderStream
 
 pytestmark = pytest.mark.unit
@@ -56,9 +52,6 @@ class SimulatedMark:
     def wait(self) -> None:
         while not self.is_reached:
             self.lane.move_on()
-
-    def precede(self) -> None:
-        raise NotImplementedError
 
 
 class SimulatedLane:
@@ -235,160 +228,6 @@ def test_the_llm_makes_no_step_while_a_first_block_is_launched_to_its_end() -> N
     assert isinstance(lanes.heard(subject).end, Done)
 
 
-@pytest.mark.parametrize("seed", [None, 1])
-def test_a_whole_texts_first_block_meets_no_step_that_it_does_not_need(
-    seed: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is begun when its last token is here; a step launched behind that one would be on the device then."""
-    lanes, foreseen = Lanes(), []
-    draws = torch.arange(3, dtype=torch.int32)
-    monkeypatch.setattr(lanes.stages.llm, "first_draws", lambda _: Expected(draws, lanes.llm.pending[-1]))
-
-    def foresee(stream: BlockStream, first_draws: Expected | None = None) -> bool:
-        if first_draws is None:  # of the engine that it is compared with, which has the same flow
-            return False
-        assert first_draws.tensor is draws
-        assert lanes.token2wav.is_active
-        foreseen.append(stream.num_missing_tokens)
-        return True
-
-    monkeypatch.setattr(lanes.stages.flow, "foresee", foresee)
-    subject = UtteranceId("u")
-    lanes.engine.heard[subject] = Heard()
-    lanes.engine.core.submit(UtteranceRequest(subject, "rms", PCM, SpeakingMode.CLAUSE, seed=seed), seed=1)
-    lanes.engine.core.push_text(subject, TEXT)
-    lanes.engine.core.end_text(subject)
-    while not lanes.count("flow_steps"):
-        for _ in range(3):  # as much ahead as it goes
-            lanes.engine.core.step()
-        if not lanes.count("flow_steps"):
-            lanes.llm.move_on()
-    flow = lanes.stages.flow
-    num_needed = lanes.stages.voices["rms"].flow_prompt.first_block_tokens + flow.lookahead_tokens
-    assert lanes.count("llm_steps") == num_needed
-    assert len(foreseen) == 1, "made ready once, while its last tokens were on their way"
-    assert foreseen[0] > 0
-    lanes.engine.run()
-    assert isinstance(lanes.heard(subject).end, Done)
-    assert lanes.heard(subject).pcm == HandDrivenEngine().speak("alone", [TEXT]).pcm
-
-
-@pytest.mark.parametrize("company", ["", "It rains."])
-def test_who_waits_for_a_first_block_alone_is_told_before_its_last_step(
-    company: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lanes, expected = Lanes(), []
-    expect_sound = Utterance.expect_sound
-
-    def note(utterance: Utterance, clause: Clause) -> None:
-        assert not lanes.heard(utterance.utterance_id).pcm
-        expected.append(utterance.utterance_id)
-        expect_sound(utterance, clause)
-
-    monkeypatch.setattr(Utterance, "expect_sound", note)
-    subject = lanes.speak("u")
-    if company:
-        lanes.speak("other", company)
-    lanes.step_until(lambda: lanes.count("vocoder_calls") == 1, lanes.llm, lanes.token2wav)
-    lanes.step_until(lambda: bool(lanes.heard(subject).pcm), lanes.token2wav)
-    assert expected == ([] if company else [subject])
-    lanes.engine.run()
-    assert expected == ([] if company else [subject]), "of what is heard first"
-
-
-@pytest.mark.parametrize("company", ["", "It rains."])
-def test_a_lone_whole_text_has_all_steps_of_its_first_block_launched_behind_its_prompt(company: str) -> None:
-    """At once: the device need not wait for Python between them. In company a newcomer would wait for them."""
-    lanes = Lanes()
-    if company:
-        other = lanes.speak("other", company)
-        lanes.step_until(lambda: bool(lanes.heard(other).pcm), lanes.llm, lanes.token2wav)
-        assert lanes.heard(other).end is None
-    num_before = lanes.count("llm_steps")
-    subject = lanes.speak("u")
-    lanes.engine.core.step()
-    num_launched = lanes.count("llm_steps") - num_before
-    num_needed = lanes.stages.voices["rms"].flow_prompt.first_block_tokens + lanes.stages.flow.lookahead_tokens
-    assert num_launched == (1 if company else num_needed)
-    lanes.engine.run()
-    assert isinstance(lanes.heard(subject).end, Done)
-
-
-def test_a_lone_whole_texts_steps_are_decisions_of_their_own_where_the_lanes_share_a_processor() -> None:
-    engine = HandDrivenEngine(CONFIG, replace(tiny_stages(), is_concurrent=False))
-    num_before = engine.core.counters["llm_steps"]
-    subject = engine.submit("u")
-    engine.core.push_text(subject, TEXT)
-    engine.core.end_text(subject)
-    engine.core.step()
-    assert engine.core.counters["llm_steps"] == num_before + 1
-    engine.run()
-
-
-def test_nobodys_step_has_the_device_to_itself_while_a_block_that_was_begun_early_is_on_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lanes, had = Lanes(), list[bool]()
-    launch = lanes.stages.llm.launch
-
-    def noted(sequence_ids: Sequence[int], *, has_device: bool) -> None:
-        had.append(has_device)
-        launch(sequence_ids, has_device=has_device)
-
-    monkeypatch.setattr(lanes.stages.llm, "launch", noted)
-    is_begun = [False]
-
-    def foresee(*_: object) -> bool:
-        is_first, is_begun[0] = not is_begun[0], True
-        return is_first
-
-    monkeypatch.setattr(lanes.stages.flow, "foresee", foresee)
-    lanes.speak("u")
-    lanes.step_until(lambda: is_begun[0], lanes.llm)
-    assert all(had)
-    had.clear()
-    lanes.speak("other")
-    lanes.step_until(lambda: bool(had), lanes.llm)
-    assert had == [False]
-    lanes.token2wav.move_on()
-    lanes.engine.core.cancel(UtteranceId("u"), None)
-    lanes.step_until(lambda: len(had) > 1, lanes.llm)
-    assert set(had[1:]) == {True}, "it is done"
-    lanes.engine.run()
-
-
-def test_what_was_begun_early_is_begun_alone_and_the_others_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    lanes, rows = Lanes(), list[list[BlockStream]]()
-    flow, early = lanes.stages.flow, list[BlockStream]()
-    begin = flow.begin
-
-    def noted(streams: Sequence[BlockStream]) -> object:
-        rows.append(list(streams))
-        return begin(streams)
-
-    def is_begun_early(stream: BlockStream) -> bool:
-        """Of the first that is asked for."""
-        early[:] = early or [stream]
-        return stream is early[0]
-
-    monkeypatch.setattr(flow, "begin", noted)
-    subjects = [lanes.speak(name) for name in ("u", "other")]
-    lanes.step_until(lambda: bool(rows), lanes.llm)
-    together = len(rows[0])
-    lanes.engine.run()
-    assert together == 2, "they would go together"
-
-    lanes = Lanes()
-    rows.clear()
-    monkeypatch.setattr(flow, "is_begun_early", is_begun_early)
-    subjects = [lanes.speak(name) for name in ("u", "other")]
-    lanes.step_until(lambda: len(rows) > 1, lanes.llm, lanes.token2wav)
-    assert rows[0] == early
-    assert rows[1] != early
-    lanes.engine.run()
-    assert all(isinstance(lanes.heard(subject).end, Done) for subject in subjects)
-
-
 def test_a_cancel_behind_a_launched_call_is_heard_by_nobody() -> None:
     lanes = Lanes()
     free = (lanes.stages.llm.num_free_slots, lanes.stages.flow.num_free_blocks)
@@ -459,28 +298,3 @@ def test_a_first_block_is_one_launch_and_later_ones_go_in_parts(monkeypatch: pyt
     assert launches[True] == [3] + [2, 1] * (len(launches[True]) // 2)
     assert set(launches[False]) == {1}
     assert sum(launches[True]) == sum(launches[False])
-
-
-def test_the_llm_is_told_whether_it_has_the_device_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So it has until the flow begins; then not before all that the flow and the vocoder make has been fetched."""
-    lanes = Lanes()
-    llm, token2wav = lanes.stages.llm, lanes.engine.core._pipeline.token2wav
-    told: list[tuple[bool, bool]] = []
-    launch = llm.launch
-
-    def noted(sequence_ids: Sequence[int], *, has_device: bool = False) -> None:
-        told.append((has_device, token2wav.is_busy))
-        launch(sequence_ids, has_device=has_device)
-
-    monkeypatch.setattr(llm, "launch", noted)
-    lanes.speak("u")
-    lanes.step_until(lambda: token2wav.is_busy, lanes.llm)
-    assert told
-    assert set(told) == {(True, False)}
-    told.clear()
-    lanes.speak("other", "It rains.")
-    lanes.step_until(lambda: len(told) > 3, lanes.llm)
-    assert set(told) == {(False, True)}
-    told.clear()
-    lanes.engine.run()
-    assert all(has_device is not is_busy for has_device, is_busy in told)

@@ -18,7 +18,6 @@ from voicegate.engine.loop.clause import Clause, ClauseState, Listing
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.company import Company
 from voicegate.engine.policy.urgency import PRESSING, Limits
 
 pytestmark = pytest.mark.unit
@@ -216,48 +215,17 @@ def test_a_listener_presses_sooner_where_many_have_work() -> None:
     assert not is_pressing()
     others = [roster.joined(GENERATING) for _ in range(15)]
     assert not is_pressing()
-    assert [roster.company(num_more=number) for number in (0, 1)] == [Company.FEW, Company.MANY]
+    assert [roster.would_be_many(num_more=number) for number in (0, 1)] == [False, True]
     others.append(roster.joined(GENERATING))
     assert is_pressing()
-    assert roster.company(num_more=0) is Company.MANY
+    assert roster.would_be_many(num_more=0)
     for _ in range(8):
         roster.remove(others.pop())
     assert is_pressing(), "a load that comes and goes by a few is the same load"
     roster.remove(others.pop())
     assert not is_pressing()
-    assert roster.company(num_more=0) is Company.FEW
+    assert not roster.would_be_many(num_more=0)
     assert roster.next_alarm_s(10.0) == pytest.approx(10.05), "and presses by the light guard"
-
-
-def test_among_few_whoever_begins_while_nobody_else_has_work_has_the_engine_to_himself() -> None:
-    roster = Watched()
-    for _ in range(20):
-        roster.joined()  # they may speak one day
-    newcomer = roster.joined(WAITING)
-    roster.due(10.0)
-    assert [roster.company(num_more=number) for number in (0, 1)] == [Company.NONE, Company.FEW]
-    roster.joined(WAITING)
-    roster.due(10.0)
-    assert roster.company(num_more=0) is Company.FEW, "he who waits, too, begins in this very step"
-    roster.remove(newcomer)
-    listeners = [roster.joined(RENDERING, deadline_s=20.0) for _ in range(3)]
-    roster.due(10.0)
-    assert roster.company(num_more=0) is Company.NONE, "they have all that they may have by now"
-    roster.due(17.5)
-    assert roster.company(num_more=0) is Company.FEW
-    for each in listeners:
-        roster.remove(each)
-    for _ in range(4):
-        roster.joined(RENDERING, deadline_s=30.0)
-    roster.due(17.5)
-    assert roster.company(num_more=0) is Company.FEW, "of so many somebody has work before his second block is there"
-
-
-def test_beside_an_llm_that_others_have_nobody_is_known_to_be_alone() -> None:
-    roster = Watched(replace(LIMITS, is_llm_apart=True))
-    roster.joined(WAITING)
-    roster.due(10.0)
-    assert roster.company(num_more=0) is Company.FEW
 
 
 def test_many_who_are_gone_are_nobodys_company() -> None:
@@ -266,13 +234,10 @@ def test_many_who_are_gone_are_nobodys_company() -> None:
     roster.due(10.0)
     roster.joined(WAITING)
     roster.waiting(10.0, only_pressing=False)
-    assert roster.company(num_more=0) is Company.MANY
+    assert roster.would_be_many(num_more=0)
     for each in many[:9]:
         roster.remove(each)
-    assert roster.company(num_more=0) is Company.FEW
-    for each in many[9:]:
-        roster.remove(each)
-    assert roster.company(num_more=0) is Company.NONE
+    assert not roster.would_be_many(num_more=0)
 
 
 # --- the whole loop -------------------------------------------------------------------------------------------

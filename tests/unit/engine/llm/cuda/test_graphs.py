@@ -11,8 +11,7 @@ pytestmark = pytest.mark.unit
 
 
 class RecordingBody:
-    def __init__(self, *, can_step_alone: bool = False) -> None:
-        self.can_step_alone = can_step_alone
+    def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
 
     def fill_with_padding(self) -> None:
@@ -23,12 +22,6 @@ class RecordingBody:
 
     def sample(self, num_samples: int) -> None:
         self.calls.append(("samples", num_samples))
-
-    def check_alone(self) -> None:
-        self.calls.append(("check", 1))
-
-    def step_alone(self) -> None:
-        self.calls.append(("alone", 1))
 
 
 def test_every_size_is_run_once_the_largest_first_and_with_padding_alone() -> None:
@@ -42,15 +35,3 @@ def test_every_size_is_run_once_the_largest_first_and_with_padding_alone() -> No
     alone = [("samples", 4), ("samples", 1), ("lines", 16), ("lines", 4), ("lines", 1)]
     assert body.calls.count(("padding", 0)) == 7, "before each"
     assert [call for call in body.calls if call[0] != "padding"] == [*steps, *alone]
-
-
-def test_a_body_that_can_steps_alone_too() -> None:
-    body = RecordingBody(can_step_alone=True)
-    buckets = BucketedBody(cast(DecoderBody, body), line_buckets=(1, 4), num_slots=1, stream=None, is_eager=True)
-    buckets.graphs.compile()
-    assert body.calls[-3:] == [("check", 1), ("padding", 0), ("alone", 1)]
-    body.calls.clear()
-    buckets.run(1, 1, is_alone=True)
-    assert body.calls == [("alone", 1)]
-    buckets.run(1, 1, is_alone=False)
-    assert body.calls[1:] == [("lines", 1), ("samples", 1)]

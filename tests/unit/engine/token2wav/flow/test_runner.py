@@ -19,7 +19,6 @@ from tests.support.flow import (
 )
 from voicegate.engine.token2wav.flow.backend import (
     BlocksExhausted,
-    FirstBlock,
     FlowPrompt,
     StreamsExhausted,
     StreamTooLong,
@@ -31,8 +30,8 @@ from voicegate.engine.token2wav.flow.stream import BlockStream
 
 pytestmark = pytest.mark.unit
 
-TEN = FirstBlocks(usual=10, short=10, shortest=10, long=10)
-FOUR = FirstBlocks(usual=10, short=6, shortest=4, long=22)
+TEN = FirstBlocks(usual=10, short=10)
+TWO = FirstBlocks(usual=10, short=6)
 
 
 def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, finish: bool = False) -> BlockStream:
@@ -69,17 +68,18 @@ def test_a_prompt_is_led_in_by_its_own_end_and_kept_whole(num_prompt_tokens: int
 
 
 def test_a_voice_without_a_prompt_begins_with_a_whole_block() -> None:
-    prepared = make_runner(first_blocks=FOUR).prepare(make_prompt(0))
+    prepared = make_runner(first_blocks=TWO).prepare(make_prompt(0))
     assert (prepared.tokens, prepared.first_block_tokens, prepared.layouts) == ((), 25, [prepared])
 
 
 @pytest.mark.parametrize("num_prompt_tokens", [1, 7, 19, 25, 65])
 def test_streams_with_other_first_blocks_stand_behind_layouts_of_their_own(num_prompt_tokens: int) -> None:
-    runner = make_runner(first_blocks=FOUR)
+    runner = make_runner(first_blocks=TWO)
     prepared = runner.prepare(make_prompt(num_prompt_tokens))
     assert prepared.first_block_tokens == 10
     streams = {
-        num_tokens: runner.open(prepared, kind) for kind, num_tokens in zip(FirstBlock, (10, 6, 4, 22), strict=True)
+        num_tokens: runner.open(prepared, begins_short=begins_short)
+        for begins_short, num_tokens in ((False, 10), (True, 6))
     }
     for num_tokens, stream in streams.items():
         stream.append(make_tokens(num_tokens + 2))
@@ -88,47 +88,31 @@ def test_streams_with_other_first_blocks_stand_behind_layouts_of_their_own(num_p
         assert stream.is_ready
         assert stream.num_own_blocks == 0
     mels = render_ready(runner, [*streams.values()])
-    assert [mel.shape[1] for mel in mels] == [20, 12, 8, 44]
-    assert [stream.num_own_blocks for stream in streams.values()] == [1, 1, 1, 1]
+    assert [mel.shape[1] for mel in mels] == [20, 12]
+    assert [stream.num_own_blocks for stream in streams.values()] == [1, 1]
 
 
 def test_all_layouts_are_held_and_given_back_together() -> None:
-    runner = make_runner(first_blocks=FOUR)
+    runner = make_runner(first_blocks=TWO)
     num_free = runner.num_free_blocks
     prepared = runner.prepare(make_prompt(65))
-    assert prepared.num_blocks == num_free - runner.num_free_blocks == 2 + 2 + 2 + 3
+    assert prepared.num_blocks == num_free - runner.num_free_blocks == 2 + 2
     assert prepared.num_blocks <= runner.num_prompt_blocks(65)
-    stream = runner.open(prepared, FirstBlock.SHORT)
+    stream = runner.open(prepared, begins_short=True)
     runner.release(prepared)
     assert runner.num_free_blocks < num_free, "whoever speaks keeps what it stands behind"
     runner.close(stream)
     assert runner.num_free_blocks == num_free
     with pytest.raises(ValueError, match="released"):
-        runner.open(prepared, FirstBlock.SHORT)
+        runner.open(prepared, begins_short=True)
 
 
-@pytest.mark.parametrize("first_block", FirstBlock)
-def test_where_one_layout_is_prepared_all_stand_behind_it(first_block: FirstBlock) -> None:
+@pytest.mark.parametrize("begins_short", [False, True])
+def test_where_one_layout_is_prepared_all_stand_behind_it(begins_short: bool) -> None:
     runner = make_runner(first_blocks=TEN)
     prepared = runner.prepare(make_prompt(65))
     assert prepared.layouts == [prepared]
-    assert runner.open(prepared, first_block).num_missing_tokens == 13
-
-
-def test_two_first_blocks_may_share_a_layout() -> None:
-    runner = make_runner(first_blocks=FirstBlocks(usual=10, short=6, shortest=6, long=6))
-    num_free = runner.num_free_blocks
-    prepared = runner.prepare(make_prompt(65))
-    assert prepared.num_blocks == num_free - runner.num_free_blocks == 2 + 2
-    streams = [runner.open(prepared, kind) for kind in (FirstBlock.SHORT, FirstBlock.LONG)]
-    assert [stream.num_missing_tokens for stream in streams] == [9, 9]
-    runner.release(prepared)
-    for stream in streams:
-        stream.append(make_tokens(9))
-    render_ready(runner, streams)  # nobody else has been given what they stand behind
-    for stream in streams:
-        runner.close(stream)
-    assert runner.num_free_blocks == num_free
+    assert runner.open(prepared, begins_short=begins_short).num_missing_tokens == 13
 
 
 # --- when a block is ready --------------------------------------------------------------------------------
@@ -305,7 +289,7 @@ def test_a_prompt_is_the_same_whatever_runs_between_its_steps() -> None:
     ("first_blocks", "num_tokens", "num_blocks", "num_steps"),
     [
         *((FirstBlocks(), 60, 2, num_steps) for num_steps in (0, 1, 10, 15)),
-        *((FOUR, 65, 9, num_steps) for num_steps in (0, 1, 10, 15, 25, 45, 65, 85)),
+        *((TWO, 65, 4, num_steps) for num_steps in (0, 1, 10, 15, 25, 35)),
     ],
 )
 def test_a_prompt_that_is_given_up_gives_the_blocks_of_all_its_layouts_back(

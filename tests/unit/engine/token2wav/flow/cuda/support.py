@@ -7,7 +7,6 @@ import torch
 
 from tests.support.flow import CPU, flow_config, flow_state, make_prompt, make_tokens, short_noise
 from tests.support.flow_reference import REFERENCE_OPS
-from voicegate.engine.device.lanes import HOST_LANE, Expected
 from voicegate.engine.model.config import EstimatorConfig, FlowConfig
 from voicegate.engine.token2wav.flow.block_context import BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
@@ -17,21 +16,10 @@ from voicegate.engine.token2wav.flow.cuda.estimator import FixedShapeEstimator
 from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors, flow_tensors
 from voicegate.engine.token2wav.flow.model import FlowModel
 from voicegate.engine.token2wav.flow.prompt import load_prompt
-from voicegate.engine.token2wav.flow.runner import FlowRunner
 from voicegate.engine.token2wav.flow.stream import BlockStream
 from voicegate.engine.token2wav.flow.weights import flow_shapes
 
 EAGER = FlowCudaConfig(frame_buckets=(16, 50, 100, 200, 400), has_graphs=False)
-
-# What test_foreseen.py and test_early.py say.
-TOKENS = make_tokens(60)
-NUM_FIRST = 13  # that the first block takes behind a prompt of 40, with those that it looks ahead at
-DRAWS = Expected(torch.tensor(TOKENS[:NUM_FIRST], dtype=torch.int32), HOST_LANE.mark())
-
-
-def opened(runner: FlowRunner, *, seed: int = 0) -> BlockStream:
-    """Behind a prompt of 40 tokens of this seed."""
-    return runner.open(runner.prepare(make_prompt(40, seed=seed)))
 
 
 @dataclass(frozen=True, slots=True)
