@@ -38,9 +38,11 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"\b((?:[Pp]ress|[Hh]it|[Dd]ial|or|then)(?: the)? )#"), r"\1pound"),
     (re.compile(r"(?<!\S)#(?= (?:key|sign|button)\b)"), "pound"),
     (re.compile(r"\b([A-Z])&([A-Z])s\b"), r"\1 and \2's"),  # M&Ms
+    # As the continent writes an amount.
+    (re.compile(r"(?<![\d.,])(\d+),(\d\d?)(?= ?[$€£¥₹₩](?!\d))"), r"\1.\2"),
     (re.compile("²"), " squared"),
     (re.compile("³"), " cubed"),
-    (re.compile(r"(?<=[A-Za-z\d)])\^(?=-?[A-Za-z\d])"), " to the power of "),
+    (re.compile(r"(?<=[A-Za-z\d)]) ?\^ ?(?=-?[A-Za-z\d])"), " to the power of "),
     (re.compile("√ ?"), " square root of "),
     (re.compile(r"(?<=[A-Za-z]) #(?=:| \d)"), " number"),
     (re.compile(r"#(?=\d)"), " number "),
@@ -58,7 +60,7 @@ _SHORTHAND: Final = (
     (re.compile(r"(?<![\w/])c/o(?![\w/])"), "care of"),
     (re.compile(r"\b([Nn])os?\. of\b"), r"\1umber of"),
 )
-_SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+=>-]")  # every one of these rules needs one
+_SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+=>$€£¥₹₩-]")  # every one of these rules needs one
 # "wait .env" is a name, and "./run.sh" another.
 _LEADING_DOT: Final = re.compile(r"(?:(?<=\s)|^)(?:\.NET\b|\./(?=\w)|\.(?=[A-Za-z]{2}))")
 _SYMBOL_NAMES: Final = {
@@ -124,7 +126,7 @@ def _symbol(match: re.Match[str]) -> str:
     if set(symbols) == {"-"}:
         return symbols
     name = _SYMBOL_NAMES.get(symbols)
-    is_apart = (before.isspace() or before == "(") and behind.isspace()
+    is_apart = (before.isspace() or before == "(") and (behind.isspace() or behind in ",.;:!?)")
     if name is None or not (before.isalnum() or behind.isalnum() or is_apart):
         return " "
     return f" {name} "

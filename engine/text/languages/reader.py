@@ -48,6 +48,8 @@ _PHONE: Final = (
 )
 _DOTTED: Final = re.compile(r"\d+(?:\.\d+){2,}")
 
+_REPLACED: Final = ((re.compile(r"(?<=\d)\*(?=\d)"), "×"),)
+
 
 class _Frame(NamedTuple):
     pattern: re.Pattern[str]
@@ -89,7 +91,7 @@ class Reader:
         self._amounts = Amounts(entry, converters, tuple(map(self._rule, entry.units.cases)))
         self._signs = Signs(entry, converters)
         self._abbreviations = abbreviations_of(entry, measures.units)
-        self._replaced = tuple((re.compile(pattern), words) for pattern, words in entry.replaced)
+        self._replaced = _REPLACED + tuple((re.compile(pattern), words) for pattern, words in entry.replaced)
         self._repairs = tuple((re.compile(pattern), words) for pattern, words in entry.repairs)
         self._code_before = self._ending(rf"(?:{entry.codes})[\s:]*" if entry.codes else "(?!)")
         self._phone = re.compile(f"{_PHONE}|{entry.is_phone}" if entry.is_phone else _PHONE)

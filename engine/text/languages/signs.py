@@ -56,6 +56,8 @@ class Signs:
         """A colon or a slash between two numbers; one of prices: 5 €/kg."""
         if len(sign) == 1 and text[place - 1 : place].isdecimal() and text[end : end + 1].isdecimal():
             return self._entry.signs.get(sign, "")
+        if sign == "/" and text[place - 2 : place].strip(" ").isdecimal() and behind.isdecimal():
+            return self._entry.signs["÷"]
         is_price = sign == "/" and _AMOUNT_END.search(text, max(place - _MAX_LOOK, 0), place) and behind.isalpha()
         return self._entry.per if is_price else ""
 
@@ -79,7 +81,7 @@ class Signs:
             return Said(self._apart(self._entry.minus if is_minus else self._entry.range), end)
         if self.is_of_word(before[-1:]) or before[-1:].isdecimal():
             return Said("" if self._entry.blanks == "none" else " ", end)
-        if text[end : end + 1] == " " and amount:
+        if text[place] == "-" and text[end : end + 1] == " " and amount:
             return None
         word = self._entry.minus if text[place] == "-" else self._entry.signs["≈"]
         return Said(self._converters.glued(f"{word} "), end)
