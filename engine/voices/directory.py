@@ -1,12 +1,14 @@
 """`NAME.wav` + `NAME.txt` in a directory of voices -> `NAME.safetensors`, made once and kept while both are the same.
 
+The recording may be of every kind that `voices add` takes, and suffixes may be in capitals.
+
 The header of the made file says what it was made from (`made_from`), so that a changed recording, text or checkpoint
 makes it anew, and a voice that came otherwise is never overwritten: it stays, or stops the start where nobody can know
 which of the two is meant.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +18,7 @@ import structlog
 from voicegate.engine.interface import EngineError, VoiceRefused
 from voicegate.engine.model.weights import WeightsError, load_metadata
 from voicegate.engine.voices.enrolment import Enroller
-from voicegate.engine.voices.files import recordings
+from voicegate.engine.voices.files import pair_of, recordings, text_beside
 from voicegate.engine.voices.regular_file import read_regular_file
 from voicegate.engine.voices.sound_files import read_sound_file
 from voicegate.engine.voices.voice import Voice, VoiceError, save_voice
@@ -30,9 +32,13 @@ _MAX_TEXT_BYTES = 64 * 1024  # what a transcript may be long is told when it is 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    name: str
+    path: Path  # of the recording
     recording: bytes
     transcript: str
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
 
     def made_from(self, enroller: Enroller) -> str:
         digest = hashlib.sha256(enroller.identity.encode() + b"\0" + self.transcript.encode() + b"\0" + self.recording)
@@ -49,9 +55,13 @@ class Making:
     _made_from: str
     _enroller: Enroller
 
+    @property
+    def recording_path(self) -> Path:
+        return self._pair.path
+
     def run(self) -> Voice:
         """Hear it, and write it where that can be done. Raises VoiceError."""
-        voice = _enrolled(self._enroller.enrol, self._pair, self.path)
+        voice = _enrolled(self._enroller.enrol, self._pair)
         try:
             save_voice(voice, self.path, made_from=self._made_from)
         except OSError as error:
@@ -72,9 +82,9 @@ def pairs_to_make(
     What `enroller` raises, where it is needed, is the last one.
     """
     hears: Enroller | None = None
-    for recording in recordings(directory).values():
+    for name, paths in recordings(directory):
         try:
-            pair = _pair_of(recording, is_models_own=is_models_own)
+            pair = _pair_of(name, paths, is_models_own=is_models_own)
             if pair is None:
                 continue
         except VoiceError as error:
@@ -88,13 +98,13 @@ def pairs_to_make(
         try:
             path = directory / f"{pair.name}.safetensors"
             made_from = pair.made_from(hears)
-            if not _is_made(path, made_from):
-                yield Making(path, _enrolled(hears.outline, pair, path), pair, made_from, hears)
+            if not _is_made(path, made_from, pair):
+                yield Making(path, _enrolled(hears.outline, pair), pair, made_from, hears)
         except VoiceError as error:
             yield error
 
 
-def _is_made(path: Path, made_from: str) -> bool:
+def _is_made(path: Path, made_from: str, pair: _Pair) -> bool:
     """Raises VoiceError where there is another voice."""
     if not path.exists():
         return False
@@ -103,7 +113,7 @@ def _is_made(path: Path, made_from: str) -> bool:
     except WeightsError as error:
         raise VoiceError(str(error)) from error
     if found is None:
-        raise VoiceError(f"{path} was not made from {path.stem}.wav beside it: remove or rename one of the two")
+        raise VoiceError(f"{path} was not made from {pair.path.name} beside it: remove or rename one of the two")
     return found in (made_from, _ENROLLED)
 
 
@@ -117,28 +127,29 @@ def made_from_beside(path: Path) -> str | None:
         found = load_metadata(path).get("made_from") if path.exists() else None
     except WeightsError:  # it holds no voice, and is written anew
         found = None
-    has_pair = path.with_suffix(".wav").is_file() and path.with_suffix(".txt").is_file()
-    return found or (_ENROLLED if has_pair else None)
+    return found or (_ENROLLED if pair_of(path.parent, path.stem) else None)
 
 
-def _enrolled(enrol: Callable[..., Voice], pair: _Pair, path: Path) -> Voice:
+def _enrolled(enrol: Callable[..., Voice], pair: _Pair) -> Voice:
     try:
         return enrol(pair.name, pair.recording, transcript=pair.transcript)
     except VoiceRefused as error:
-        raise VoiceError(f"{path.with_suffix('.wav')}: {error}") from error
+        raise VoiceError(f"{pair.path}: {error}") from error
 
 
-def _pair_of(path: Path, *, is_models_own: bool) -> _Pair | None:
+def _pair_of(name: str, paths: Sequence[Path], *, is_models_own: bool) -> _Pair | None:
     """Raises VoiceError."""
-    text_path = path.with_suffix(".txt")
-    if text_path.is_file():
-        return _Pair(path.stem, _read_recording(path), _read_text(text_path))
-    if is_models_own:
+    path, text_path = paths[0], text_beside(paths[0])
+    if text_path is None and is_models_own:
         return None
-    raise VoiceError(
-        f"{path} has no text: write what it says into {text_path.name}, or leave that file empty for a voice that is "
-        "used across languages"
-    )
+    if text_path is None:
+        raise VoiceError(
+            f"{path} has no text: write what it says into {name}.txt, or leave that file empty for a voice that is "
+            "used across languages"
+        )
+    if len(paths) > 1:
+        raise VoiceError(f"{' and '.join(map(str, paths))} have one name: remove or rename all but one")
+    return _Pair(path, _read_recording(path), _read_text(text_path))
 
 
 def _read_recording(path: Path) -> bytes:

@@ -5,13 +5,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import structlog
+
 from voicegate.engine.interface import EngineError
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.weights import WeightsError
 from voicegate.engine.voices.directory import Making, pairs_to_make
 from voicegate.engine.voices.enrolment import load_enroller
-from voicegate.engine.voices.files import voice_files
+from voicegate.engine.voices.files import ignored_files, voice_files
+from voicegate.engine.voices.sound_files import SUFFIXES
 from voicegate.engine.voices.voice import Voice, VoiceError, load_voice
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,20 @@ def load_voices(model_dir: Path, model: ModelConfig, voices_dir: Path | None = N
     Pairs of recording and text are made into voices first (directory.py). Raises VoiceError where there is no voice
     or one is broken, WeightsError, EngineError where a pair is there and the model cannot make voices.
     """
+    _tell_ignored(model_dir, voices_dir)
     found: list[Found] = []
     for each in find_voices(model_dir, model, voices_dir):
         if not isinstance(each, Found):
             raise each
         found.append(each)
     return {each.voice.name: each.voice if each.making is None else each.making.run() for each in found}
+
+
+def _tell_ignored(model_dir: Path, voices_dir: Path | None) -> None:
+    for directory, is_models_own in ((model_dir / "voices", True), (voices_dir, False)):
+        if directory is not None and (names := ignored_files(directory, is_models_own=is_models_own)):
+            taken = f"NAME.safetensors, or NAME.txt with one of {', '.join(f'NAME{suffix}' for suffix in SUFFIXES)}"
+            log.warning("voice_files_ignored", directory=str(directory), files=names, taken=taken)
 
 
 def find_voices(
@@ -66,7 +79,7 @@ def _find_in(
     found: dict[Path, Found] = {}
     for each in pairs_to_make(directory, partial(load_enroller, model_dir, model), is_models_own=is_models_own):
         if isinstance(each, Making):
-            found[each.path] = Found(each.path.with_suffix(".wav"), each.outline, each)
+            found[each.path] = Found(each.recording_path, each.outline, each)
         else:
             yield each
     for path in voice_files(directory).values():

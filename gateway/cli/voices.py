@@ -18,7 +18,7 @@ from voicegate.clients.python.refusal import answered
 from voicegate.engine import units
 from voicegate.engine.interface import VoiceRefused, check_voice_name
 from voicegate.engine.model.config import ModelConfig
-from voicegate.engine.voices.files import default_voice, voice_names
+from voicegate.engine.voices.files import default_voice, pair_of, voice_names
 from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.regular_file import read_regular_file
 from voicegate.engine.voices.sound_files import read_sound_file
@@ -177,8 +177,8 @@ def _remove(options: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(f"{path} cannot be deleted: {error.strerror or error}") from error
     say(f"removed {path}")
-    if path.with_suffix(".wav").exists() and path.with_suffix(".txt").exists():
-        note(f"{path.with_suffix('.wav')} and its text are still there: the next start makes the voice again")
+    if (pair := pair_of(path.parent, path.stem)) is not None:
+        note(f"{pair[0]} and its text are still there: the next start makes the voice again")
     return 0
 
 

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
@@ -12,6 +13,7 @@ from voicegate.engine.interface import Unsupported
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata
+from voicegate.engine.voices.files import voice_names
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import VoiceError
 
@@ -61,6 +63,50 @@ def test_pairs_become_voices_beside_the_models_own(model_dir: Path, model: Model
     assert sorted(path.name for path in voices_dir.iterdir()) == [
         "anna.safetensors", "anna.txt", "anna.wav", "ben.safetensors", "ben.txt", "ben.wav",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("recording", "text", "kind"),
+    [
+        ("anna.WAV", "anna.txt", "WAV"),
+        ("anna.Wave", "anna.TXT", "WAV"),
+        ("anna.flac", "anna.txt", "FLAC"),
+        ("anna.FLAC", "anna.Txt", "FLAC"),
+        ("anna.ogg", "anna.txt", "OGG"),
+        ("anna.opus", "anna.txt", "OGG"),
+        ("anna.mp3", "anna.txt", "MP3"),
+    ],
+)
+def test_every_kind_that_can_be_added_whatever_the_case(
+    recording: str, text: str, kind: str, model_dir: Path, model: ModelConfig, voices_dir: Path
+) -> None:
+    (voices_dir / recording).write_bytes(file_of(speechlike(1.5), kind=kind))
+    (voices_dir / text).write_text("One two.")
+    with capture_logs() as logs:
+        assert load_voices(model_dir, model, voices_dir)["anna"].transcript == "One two."
+        assert voice_names(voices_dir) == {"anna"}
+        assert load_voices(model_dir, model, voices_dir)["anna"].transcript == "One two."
+    assert [entry["event"] for entry in logs] == ["voice_enrolled"], "made once, and nothing is ignored"
+
+
+def test_what_is_taken_for_no_voice_is_named(model_dir: Path, model: ModelConfig, voices_dir: Path) -> None:
+    write_pair(voices_dir, "anna", "One two.")
+    for name in ("ben.m4a", "ben.txt", "cleo.pt", "._anna.wav", "dora"):
+        (voices_dir / name).write_bytes(b"x")
+    (voices_dir / "old").mkdir()
+    for name in ("notes.md", "eve.M4A"):
+        (model_dir / "voices" / name).write_bytes(b"x")
+    with capture_logs() as logs:
+        assert set(load_voices(model_dir, model, voices_dir)) == {"rms", "anna"}
+    told = [entry["files"] for entry in logs if entry["event"] == "voice_files_ignored"]
+    assert told == [["eve.M4A"], ["ben.m4a", "ben.txt", "cleo.pt", "dora"]]
+
+
+def test_two_recordings_of_one_name_are_told(model_dir: Path, model: ModelConfig, voices_dir: Path) -> None:
+    write_pair(voices_dir, "anna", "One two.")
+    (voices_dir / "anna.FLAC").write_bytes(file_of(speechlike(1.5), kind="FLAC"))
+    with pytest.raises(VoiceError, match=r"anna\.FLAC and .*anna\.wav have one name: remove or rename all but one"):
+        load_voices(model_dir, model, voices_dir)
 
 
 def test_a_voice_is_made_again_only_when_its_pair_changed(
