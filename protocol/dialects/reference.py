@@ -32,8 +32,12 @@ def reference_of(
         return None
     if len(recordings) > 1:
         raise RequestViolation(f"ref_audio has {len(recordings)} recordings; a voice is made of one", "ref_audio")
-    transcript = (ref_text or "").rpartition(_END_OF_INSTRUCTION)[2].strip()
-    return Reference(_content(recordings[0]), "" if is_sound_alone else transcript)
+    return Reference(_content(recordings[0]), "" if is_sound_alone else transcript_of(ref_text or ""))
+
+
+def transcript_of(ref_text: str) -> str:
+    """Without an instruction to the model in front."""
+    return ref_text.rpartition(_END_OF_INSTRUCTION)[2].strip()
 
 
 def check_no_other_reference(fields: Any) -> None:

@@ -91,9 +91,112 @@ async def test_what_makes_no_voice(
         assert await names(http) == ["hum", "drone"]
 
 
+def asked_of_the_engine(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    make, seen = served.engine.add_voice, list[dict[str, Any]]()
+
+    async def add_voice(name: str, recording: bytes, **options: Any) -> VoiceInfo:
+        seen.append({"name": name, "recording": recording, **options})
+        return await make(name, recording, **options)
+
+    monkeypatch.setattr(served.engine, "add_voice", add_voice)
+    return seen
+
+
+@pytest.mark.parametrize("transcript", ["transcript", "text", "ref_text"])
+@pytest.mark.parametrize("recording", ["recording", "file", "files", "audio_sample"])
+async def test_fields_by_the_names_that_others_give_them(
+    transcript: str, recording: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        seen = asked_of_the_engine(served, monkeypatch)
+        data = {"name": "guest", transcript: "Hello.", "labels": "{}", "remove_background_noise": "false"}
+        response = await http.post("/v1/voices", files={recording: ("a.wav", WAV)}, data=data)
+        assert response.status_code == 201
+        assert (seen[0]["transcript"], seen[0]["recording"]) == ("Hello.", WAV)
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        (
+            {"data": {"name": "guest", "transcirpt": "Hello."}},
+            "'transcirpt', which is no field of it; there are recording",
+        ),
+        ({"data": {"name": "guest", "language": "en"}}, "'language', which is no field"),
+        ({"data": {"name": "guest", "speaker_embedding": "[0.1]"}}, "'speaker_embedding', which is no field"),
+        ({"data": {"name": "guest", "transcript": "a", "text": "b"}}, "transcript and text, which are the same"),
+        ({"data": {"name": ["guest", "other"]}}, "'name' more than once"),
+        ({"data": {"name": "guest", "replace": "perhaps"}}, "replace is 'perhaps'; it must be true or false"),
+        ({"data": {"name": "guest", "recording": "anna.wav"}, "files": {}}, "came as text; send the file itself"),
+        ({"files": {"transcript": ("a.txt", b"Hello.")}}, "transcript came as a file; send its text"),
+    ],
+)
+async def test_a_field_that_would_be_lost_is_refused_by_name(fields: dict[str, Any], part: str) -> None:
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        asked = {**form(), **fields}
+        if asked["files"] == {}:  # httpx sends no form without one
+            asked["files"] = {name: (None, value) for name, value in asked.pop("data").items()}
+        response = await http.post("/v1/voices", **asked)
+        assert (response.status_code, part in response.json()["error"]["message"]) == (400, True), response.text
+        assert await names(http) == ["hum", "drone"]
+
+
+async def test_voices_as_vllm_omni_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fields and answers of its documents (docs/serving/speech_api.md)."""
+    sample = {"audio_sample": ("voice_sample.wav", WAV, "audio/wav")}
+    data = {
+        "consent": "user_consent_id",
+        "name": "custom_voice_1",
+        "ref_text": "You are a helpful assistant.<|endofprompt|>What it says.",
+        "speaker_description": "warm narrator",
+    }
+    async with serving(enrolment=True) as served, client_of(served) as http:
+        seen = asked_of_the_engine(served, monkeypatch)
+        response = await http.post("/v1/audio/voices", files=sample, data=data)
+        answer = response.json()
+        assert (response.status_code, answer["success"]) == (200, True)
+        voice = answer["voice"]
+        assert isinstance(voice.pop("created_at"), int)
+        assert voice == {
+            "name": "custom_voice_1",
+            "consent": "user_consent_id",
+            "mime_type": "audio/wav",
+            "file_size": len(WAV),
+            "ref_text": "What it says.",
+            "speaker_description": "warm narrator",
+            "remark": "",
+        }
+        assert (seen[0]["transcript"], seen[0]["description"]) == ("What it says.", "warm narrator")
+        listed = (await http.get("/v1/audio/voices")).json()
+        assert [voice["id"] for voice in listed["voices"]] == ["hum", "drone", "custom_voice_1"]
+        assert [(voice["name"], voice["consent"]) for voice in listed["uploaded_voices"]] == [
+            ("custom_voice_1", "user_consent_id")
+        ]
+        speech = await http.post("/v1/audio/speech", json={"input": "hello", "voice": "custom_voice_1"})
+        assert speech.headers["x-voice"] == "custom_voice_1"
+        again = await http.post("/v1/audio/voices", files=sample, data={"name": "custom_voice_1", "consent": "x"})
+        assert (again.status_code, seen[1]["replace"]) == (200, True), "there the same name is replaced"
+        gone = await http.delete("/v1/audio/voices/custom_voice_1")
+        assert (gone.status_code, gone.json()["success"]) == (200, True)
+        assert gone.json()["message"] == "Voice 'custom_voice_1' deleted successfully"
+        missing = await http.delete("/v1/audio/voices/unknown_voice")
+        assert (missing.status_code, missing.json()) == (
+            404,
+            {"success": False, "error": "Voice 'unknown_voice' not found"},
+        )
+        assert (await http.get("/v1/audio/voices")).json()["uploaded_voices"] == []
+        refused = await http.post("/v1/audio/voices", files={"audio_sample": ("a.txt", b"none")}, data=data)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (422, "invalid_request_error")
+
+
 async def test_it_is_for_servers_that_allow_it() -> None:
     async with serving() as served, client_of(served) as http:
-        for response in (await http.post("/v1/voices", **form()), await http.delete("/v1/voices/drone")):
+        for response in (
+            await http.post("/v1/voices", **form()),
+            await http.post("/v1/audio/voices", **form()),
+            await http.delete("/v1/voices/drone"),
+            await http.delete("/v1/audio/voices/drone"),
+        ):
             assert response.status_code == 403
             assert "--enrolment" in response.json()["error"]["message"]
         assert await names(http) == ["hum", "drone"]

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from voicegate.gateway.server.http.audio_voices import AudioVoices
 from voicegate.gateway.server.http.gatekeeper import OPEN_PATHS, Gatekeeper, methods_at
 from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
@@ -40,10 +41,12 @@ def build_app(stage: Stage) -> ASGIApp:
             case code:
                 return missing(request, HTTPStatus(code), error.detail)
 
+    voices = Voices(stage)
     routes = [
         *Pages(stage.status, stage.services.engine.stats).routes,
         *Lists(stage.status).routes,
-        *Voices(stage).routes,
+        *voices.routes,
+        *AudioVoices(stage, voices).routes,
         *speech_routes(stage),
         *Tokens(stage).routes,
         Route("/openapi.json", show_document),

@@ -40,7 +40,6 @@ class Lists:
             Route("/v1/models", self._of(_models)),
             Route("/v1/models/{model}", self._of(_model)),
             Route("/v1/audio/models", self._of(_audio_models)),
-            Route("/v1/audio/voices", self._of(_audio_voices)),
             Route("/v1/voices/settings/default", self._of(_default_settings)),
             Route("/v1/voices/{name}/settings", self._of(_settings)),
             Route("/voices", self._of(_cartesia_voices)),
@@ -130,10 +129,6 @@ def _audio_models(info: EngineInfo, _request: Request) -> Response:
 
 
 # --- voices -----------------------------------------------------------------------------------------------
-
-
-def _audio_voices(info: EngineInfo, _request: Request) -> Response:
-    return json({"voices": [{"id": voice.name, "name": voice.name} for voice in info.voices]})
 
 
 def _default_settings(_info: EngineInfo, _request: Request) -> Response:

@@ -1,6 +1,7 @@
 """The OpenAPI document of all that HTTP answers, served at /openapi.json. A test holds its paths against the routes."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -172,9 +173,22 @@ _ENROLMENT: Final = _object(
 )
 
 
-def _enrolment(summary: str) -> Node:
-    form = {"multipart/form-data": {"schema": _ENROLMENT}}
-    responses = _answers("The voice can be used", _JSON, schema=_ADDED_VOICE, status=201)
+_ENROLMENT_OF_VLLM_OMNI: Final = _object(
+    ("name", "audio_sample"),
+    name=_ENROLMENT["properties"]["name"],
+    audio_sample=_ENROLMENT["properties"]["recording"],
+    ref_text=_ENROLMENT["properties"]["transcript"],
+    consent=_about("the id of a recording in which the speaker agrees; it is logged"),
+    speaker_description=_STRING,
+)
+_ADDED_FOR_VLLM_OMNI: Final = _object(success={"type": "boolean"}, voice={"type": "object"})
+
+
+def _enrolment(
+    summary: str, *, form_of: Node = _ENROLMENT, answer: Node = _ADDED_VOICE, status: HTTPStatus = HTTPStatus.CREATED
+) -> Node:
+    form = {"multipart/form-data": {"schema": form_of}}
+    responses = _answers("The voice can be used", _JSON, schema=answer, status=status)
     reasons = {
         403: "This server takes no voices, or the key is a token",
         409: "There is a voice of that name, or no room for more",
@@ -256,7 +270,16 @@ def _paths() -> Node:
         "/v1/voices/{name}/settings": {"get": _get("The same, of each voice", _JSON, parameters=name)},
         "/voices": {"get": _get("Voices, as Cartesia lists them", _JSON, parameters=_PAGES_OF_VOICES)},
         "/voices/{name}": {"get": _get("One of them", _JSON, parameters=name)},
-        "/v1/audio/voices": {"get": _get("Voices, as pickers ask for them", _JSON)},
+        "/v1/audio/voices": {
+            "get": _get("Voices, as pickers ask for them", _JSON),
+            "post": _enrolment(
+                "Make a voice, or replace one, as vLLM-Omni has it",
+                form_of=_ENROLMENT_OF_VLLM_OMNI,
+                answer=_ADDED_FOR_VLLM_OMNI,
+                status=HTTPStatus.OK,
+            ),
+        },
+        "/v1/audio/voices/{name}": {"delete": _taking_away()},
         "/v1/voices": {
             "get": _get("Voices", _JSON, schema=_object(default=_STRING, voices={"type": "array", "items": _VOICE})),
             "post": _enrolment("Make a voice of a recording"),

@@ -1,14 +1,10 @@
 """Voices over the wire: listed for everybody, added and taken away where the server allows it."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from http import HTTPStatus
-from typing import Final
 
-from starlette.datastructures import FormData, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -26,21 +22,14 @@ from voicegate.engine.interface import (
     check_new_voice,
 )
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server.http.bodies import BodyRefused, read_body
-from voicegate.gateway.server.http.enrolment import MAX_RECORDING_BYTES
 from voicegate.gateway.server.http.lists import page_size, voices_with
 from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
 from voicegate.gateway.server.http.refused import Refused
 from voicegate.gateway.server.http.requests import admit, engine_info, retry_header
 from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.voice_forms import NewVoice, read_form
 from voicegate.protocol.dialects.one_shot import Problem
 from voicegate.protocol.errors import ErrorCode
-
-_MAX_FIELDS: Final = 16
-_MAX_FIELD_BYTES: Final = 16 * 1024
-# Of a form that is read at a time: a millisecond of the least readable ones. Higher holds up other clients' packets.
-_FORM_PIECE_BYTES: Final = 64 * 1024
-_RECORDING_FIELDS: Final = ("recording", "file", "files")  # ours; what others call it
 
 log = get_logger(__name__)
 
@@ -93,25 +82,29 @@ class Voices:
         return unknown_voice(request)
 
     async def _add(self, request: Request) -> Response:
-        enrolment = self._stage.enrolment
         try:
-            enrolment.check(request)
-            owner = admit(request, self._stage)
-            async with enrolment.upload(owner):
-                new = await _read_form(request)
-                if not self._stage.access.still_admits(owner.key):  # it may have been taken back while the body came
-                    raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
-                async with enrolment.making(owner):
-                    added = await self._make(new)
-        except Refused as refused:
-            return _refusal(request, refused)
-        except EngineError as error:
-            return _engine_refusal(request, error)
-        log.info("voice added", voice=added.name)
+            _, added = await self.add(request)
+        except (Refused, EngineError) as error:
+            return refusal_of(request, error)
         answer = {**_described(added), "requires_verification": False, "remark": added.remark}
         return json(answer, HTTPStatus.CREATED)
 
-    async def _make(self, new: "_NewVoice") -> VoiceInfo:
+    async def add(self, request: Request, *, is_replacing: bool = False) -> tuple[NewVoice, VoiceInfo]:
+        """`is_replacing`: whatever the form says. Raises Refused, EngineError, and Starlette's ClientDisconnect."""
+        enrolment = self._stage.enrolment
+        enrolment.check(request)
+        owner = admit(request, self._stage)
+        async with enrolment.upload(owner):
+            new = await read_form(request)
+            if not self._stage.access.still_admits(owner.key):  # it may have been taken back while the body came
+                raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
+            new = replace(new, is_replacing=new.is_replacing or is_replacing)
+            async with enrolment.making(owner):
+                added = await self._make(new)
+        log.info("voice added", voice=added.name, consent=new.consent or None)
+        return new, added
+
+    async def _make(self, new: NewVoice) -> VoiceInfo:
         """Raises Refused, EngineError."""
         with self._place(new, engine_info(self._stage)):
             while True:
@@ -121,7 +114,7 @@ class Voices:
                     if not await self._stage.clones.give_way():
                         raise
 
-    async def _ask(self, new: "_NewVoice") -> VoiceInfo:
+    async def _ask(self, new: NewVoice) -> VoiceInfo:
         return await self._stage.services.engine.add_voice(
             new.name,
             new.recording,
@@ -131,7 +124,7 @@ class Voices:
         )
 
     @contextmanager
-    def _place(self, new: "_NewVoice", info: EngineInfo) -> Iterator[None]:
+    def _place(self, new: NewVoice, info: EngineInfo) -> Iterator[None]:
         """Its own for as long as it is made. Raises VoiceRefused, VoiceConflict."""
         check_new_voice(new.name, info, replace=new.is_replacing)
         names = {voice.name for voice in info.voices}.union(self._on_their_way)
@@ -145,16 +138,17 @@ class Voices:
             self._on_their_way.remove(new.name)
 
     async def _remove(self, request: Request) -> Response:
-        name = request.path_params["name"]
         try:
-            self._stage.enrolment.check(request)
-            await self._stage.services.engine.remove_voice(name)
-        except Refused as refused:
-            return _refusal(request, refused)
-        except EngineError as error:
-            return _engine_refusal(request, error)
-        log.info("voice removed", voice=name)
+            await self.remove(request, request.path_params["name"])
+        except (Refused, EngineError) as error:
+            return refusal_of(request, error)
         return json({"status": "ok"})
+
+    async def remove(self, request: Request, name: str) -> None:
+        """Raises Refused, EngineError."""
+        self._stage.enrolment.check(request)
+        await self._stage.services.engine.remove_voice(name)
+        log.info("voice removed", voice=name)
 
 
 def _described(voice: VoiceInfo) -> dict[str, object]:
@@ -164,93 +158,17 @@ def _described(voice: VoiceInfo) -> dict[str, object]:
     return {**ours, "voice_id": voice.name, "category": "premade", "labels": labels}
 
 
-# --- forms ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _NewVoice:
-    name: str
-    recording: bytes
-    transcript: str
-    description: str
-    is_replacing: bool
-
-
-class _FormInMemory(MultiPartParser):
-    """Starlette's own writes a larger recording to disk, which may be full or not writable."""
-
-    spool_max_size = MAX_RECORDING_BYTES
-
-
-async def _read_form(request: Request) -> _NewVoice:
-    """Raises Refused."""
-    try:
-        body = await read_body(request, MAX_RECORDING_BYTES)
-    except BodyRefused as refused:
-        raise _bad(str(refused), refused.status) from refused
-    if not request.headers.get("Content-Type", "").lower().startswith("multipart/form-data"):
-        raise _no_recording()
-    limits = {"max_files": 1, "max_fields": _MAX_FIELDS, "max_part_size": _MAX_FIELD_BYTES}
-    try:
-        form = await _FormInMemory(request.headers, _pieces(body), **limits).parse()
-    except MultiPartException as error:
-        raise _bad(error.message) from error
-    except UnicodeError as error:  # of charsets that only Python has
-        raise _bad(f"the form is not in the charset that it names: {error}") from error
-    try:
-        return _NewVoice(
-            name=_field(form, "name"),
-            recording=await _recording(form),
-            transcript=_field(form, "transcript"),
-            description=_field(form, "description"),
-            is_replacing=_field(form, "replace").lower() in ("true", "1", "yes", "on"),
-        )
-    finally:
-        await form.close()
-
-
-async def _pieces(body: bytes) -> AsyncGenerator[bytes]:
-    """With a turn of the others behind each."""
-    for start in range(0, len(body), _FORM_PIECE_BYTES):
-        yield body[start : start + _FORM_PIECE_BYTES]
-        await asyncio.sleep(0)
-
-
-def _field(form: FormData, name: str) -> str:
-    value = form.get(name, "")
-    return value if isinstance(value, str) else ""
-
-
-async def _recording(form: FormData) -> bytes:
-    """Raises Refused."""
-    for name in _RECORDING_FIELDS:
-        if isinstance(file := form.get(name), UploadFile):
-            return await file.read()
-    raise _no_recording()
-
-
 # --- refusals ---------------------------------------------------------------------------------------------
 
 
-def _bad(message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> Refused:
-    return Refused(Problem(ErrorCode.BAD_MESSAGE, message), status)
-
-
-def _no_recording() -> Refused:
-    return _bad("the form has no `recording`, a sound file: curl -F name=anna -F recording=@anna.wav ...")
-
-
-def _busy(message: str) -> Refused:
-    return Refused(Problem(ErrorCode.OVERLOADED, message, retry_after_ms=1000))
-
-
-def _refusal(request: Request, refused: Refused) -> Response:
-    headers = retry_header(refused.problem)
-    return problem(request, refused.status, refused.problem.code.value, refused.problem.message, **headers)
-
-
-def _engine_refusal(request: Request, error: EngineError) -> Response:
+def refusal_of(request: Request, error: Refused | EngineError) -> Response:
     match error:
+        case Refused(problem=refused):
+            return problem(request, error.status, refused.code.value, refused.message, **retry_header(refused))
+        case Overloaded(retry_after_ms=retry_after_ms):
+            return refusal_of(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), retry_after_ms)))
+        case EngineStopped():
+            return refusal_of(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), retry_after_ms=1000)))
         case UnknownVoice():
             status, code = HTTPStatus.NOT_FOUND, "unknown_voice"
         case VoiceConflict():
@@ -259,10 +177,6 @@ def _engine_refusal(request: Request, error: EngineError) -> Response:
             status, code = HTTPStatus.UNPROCESSABLE_ENTITY, "voice_refused"
         case Unsupported():
             status, code = HTTPStatus.NOT_IMPLEMENTED, "unsupported"
-        case Overloaded():
-            return _refusal(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), error.retry_after_ms)))
-        case EngineStopped():
-            return _refusal(request, _busy(str(error)))
         case _:
             status, code = HTTPStatus.INTERNAL_SERVER_ERROR, "engine_failed"
     return problem(request, status, code, str(error))

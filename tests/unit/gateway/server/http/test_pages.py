@@ -91,7 +91,10 @@ async def test_lists_of_other_vendors() -> None:
     assert (await get("/v1/models/m")).json == models[0]
     assert (await get("/v1/models/n")).status == 404
     assert (await get("/v1/audio/models")).json == {"models": [{"id": "m"}]}
-    assert (await get("/v1/audio/voices")).json == {"voices": [{"id": "anna", "name": "anna"}]}
+    assert (await get("/v1/audio/voices")).json == {
+        "voices": [{"id": "anna", "name": "anna"}],
+        "uploaded_voices": [],
+    }
     for path in ("/v1/models", "/v1/audio/voices", "/v1/voices/anna"):
         assert (await get(path, WARMING_UP)).status == 503
 
