@@ -7,8 +7,5 @@ _MAX_DECIMALS: Final = 9
 
 def told_apart(value: float, limit: float, decimals: int) -> tuple[str, str]:
     """Both, with so many decimals, or with as many more as it takes to see that they differ."""
-    for num_decimals in range(decimals, _MAX_DECIMALS):
-        told = f"{value:.{num_decimals}f}"
-        if float(told) != float(f"{limit:.{num_decimals}f}"):
-            break
-    return told, f"{limit:.{max(decimals, num_decimals)}f}".rstrip("0").rstrip(".")
+    told = [(f"{value:.{num}f}", f"{limit:.{num}f}") for num in range(decimals, _MAX_DECIMALS)]
+    return next((both for both in told if both[0] != both[1]), told[-1])

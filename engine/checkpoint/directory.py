@@ -18,6 +18,7 @@ from typing import Any, Final
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.progress import Progress
 from voicegate.engine.checkpoint.storage import Advance, Written, hash_file, write_bytes
+from voicegate.engine.figures import told_apart
 from voicegate.engine.model.model_json import JOURNAL_FILE, PARTIAL_SUFFIX
 from voicegate.engine.whole_file import UNFINISHED_SUFFIX, write_whole
 
@@ -179,9 +180,9 @@ def check_space(plans: Mapping[Path, Sequence[Item]]) -> None:
         )
         free = shutil.disk_usage(_existing(partial_of(target))).free
         if free < needed[disk]:
+            has, needs = told_apart(free / 1e9, needed[disk] / 1e9, decimals=2)
             raise CheckpointError(
-                f"{target} needs {needed[disk] / 1e9:.2f} GB and its disk has {free / 1e9:.2f} GB free: make room or "
-                "choose another place"
+                f"{target} needs {needs} GB and its disk has {has} GB free: make room or choose another place"
             )
 
 

@@ -9,6 +9,7 @@ from typing import Final, assert_never
 import torch
 
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.figures import told_apart
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.model import llm_shapes
 from voicegate.engine.loading.devices import DTYPES, KV_DTYPES
@@ -268,8 +269,9 @@ def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int, *, wher
         remedies.insert(0, f"set max_active_clauses to {num_fitting} or less (it is {config.max_active_clauses})")
     if config.kv_dtype != "float8" and config.precision == "bfloat16":
         remedies.insert(0, "use kv_dtype float8 where the GPU has it")
+    free, least = told_apart(free_bytes / GIB, memory.least_bytes / GIB, decimals=1)
     raise EngineError(
-        f"{free_bytes / GIB:.1f} GiB are free on {where} and this model takes {memory.least_bytes / GIB:.1f} at the "
+        f"{free} GiB are free on {where} and this model takes {least} at the "
         f"least: {_told(memory)}; {', or '.join(remedies)} (`voicegate size` tells what fits)"
     )
 

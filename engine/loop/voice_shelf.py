@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.figures import told_apart
 from voicegate.engine.interface import VoiceConflict, VoiceRefused
 from voicegate.engine.loop.prompting import PassPrompt, voice_prompt
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
@@ -117,9 +118,10 @@ class VoiceShelf:
         """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused, VoiceConflict."""
         room, flow = self._stages.voice_room, self._stages.flow
         if voice.num_tokens > room.longest_tokens:
+            told, longest = told_apart(voice.seconds, room.longest_tokens / units.TOKEN_RATE_HZ, decimals=1)
             raise VoiceRefused(
-                f"the recording is {voice.seconds:.1f} s long and this running engine has room for "
-                f"{room.longest_tokens / units.TOKEN_RATE_HZ:.1f} s: use a shorter one, or add it before the start"
+                f"the recording is {told} s long and this running engine has room for {longest} s: use a shorter one, "
+                "or add it before the start"
             )
         held = [*(ready.flow_prompt for ready in self._voices.values()), *self._prepared.values(), *self._retired]
         num_held = sum(prompt.num_blocks for prompt in held)

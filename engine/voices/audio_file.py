@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import soundfile
 import torch
 
+from voicegate.engine.figures import told_apart
 from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.voices.sound_files import WANTED, check_is_sound_file
 
@@ -111,9 +112,9 @@ def _check_all_came(num_samples: int, file: soundfile.SoundFile) -> None:
     """As many as its header tells of, where it does. Raises VoiceRefused."""
     lacking = 0.0 if file.format == "FLAC" else _LACKING_SECONDS * file.samplerate
     if file.frames != _UNKNOWN_LENGTH and num_samples + lacking < file.frames:
+        there, said = told_apart(num_samples / file.samplerate, file.frames / file.samplerate, decimals=2)
         raise VoiceRefused(
-            f"the recording is cut short: it says that it is {file.frames / file.samplerate:.2f} s long, and "
-            f"{num_samples / file.samplerate:.2f} s are there; send it whole"
+            f"the recording is cut short: it says that it is {said} s long, and {there} s are there; send it whole"
         )
 
 

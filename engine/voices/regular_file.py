@@ -4,6 +4,8 @@ import errno
 import stat
 from pathlib import Path
 
+from voicegate.engine.figures import told_apart
+
 
 def read_regular_file(path: Path, max_bytes: int) -> bytes:
     """Raises OSError, also for a device or a pipe, which may never end, and for a file that is larger."""
@@ -13,6 +15,6 @@ def read_regular_file(path: Path, max_bytes: int) -> bytes:
     with path.open("rb") as file:
         content = file.read(max_bytes + 1)  # it may have grown, and some files have no size
     if len(content) > max_bytes:
-        size = max(status.st_size, len(content))
-        raise OSError(errno.EFBIG, f"it has {size / 1e6:.1f} MB; at most {max_bytes / 1e6:.1f}")
+        size, most = told_apart(max(status.st_size, len(content)) / 1e6, max_bytes / 1e6, decimals=1)
+        raise OSError(errno.EFBIG, f"it has {size} MB; at most {most}")
     return content

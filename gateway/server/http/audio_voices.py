@@ -32,10 +32,10 @@ class AudioVoices:
             Route("/v1/audio/voices/{name}", self._remove, methods=["DELETE"]),
         ]
 
-    async def _list(self, _request: Request) -> Response:
+    async def _list(self, request: Request) -> Response:
         status = self._stage.status()
         if status.info is None:
-            return unready(status.unready_reason or "not ready")
+            return unready(request, status.unready_reason or "not ready")
         names = [voice.name for voice in status.info.voices]
         voices = [{"id": name, "name": name} for name in names]
         return json({"voices": voices, "uploaded_voices": [self._uploaded[n] for n in names if n in self._uploaded]})
