@@ -1,0 +1,112 @@
+"""Have a teacher speak the text: shards of mel, samples, pitch and phonemes.
+
+    python -m models.tiny.training.corpus --texts texts.txt --voice woman --output corpus --workers 12 --minutes 2
+
+Stops after `--minutes`; started again with a later `--first-line` it goes on. `--voice` is one of voices.VOICES.
+"""
+
+import argparse
+import multiprocessing
+import time
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+
+from voicegate.engine.voices.features import mel_24k
+
+from .shards import SAMPLES_PER_FRAME, Utterance, write_shard
+from .teachers import PITCH_HOP, Hibari, Kokoro, Spoken, Teacher
+from .voices import VOICES
+
+_LEAD_SAMPLES, _TAIL_SAMPLES = 1_920, 3_840  # of quiet before and after speech: 80 and 160 ms
+_QUIET: Final = 0.02  # of the loudest 10 ms
+_RMS: Final = 0.08  # of the speech, pauses left out
+_PEAK: Final = 0.95
+_UTTERANCES_PER_SHARD: Final = 64
+
+
+def utterance(spoken: Spoken, text: str, voice: int) -> Utterance:
+    """Cut to the speech, brought to one loudness, analysed. An even number of mel frames."""
+    samples, first = _framed(spoken.samples)
+    mel = mel_24k(torch.from_numpy(samples))
+    centres = first + np.arange(len(mel)) * SAMPLES_PER_FRAME + SAMPLES_PER_FRAME // 2
+    index = np.clip(centres // PITCH_HOP, 0, len(spoken.pitch_hz) - 1)
+    is_inside = (centres >= 0) & (centres < len(spoken.samples))
+    return Utterance(
+        text=text,
+        voice=voice,
+        mel=mel.numpy().astype(np.float16),
+        samples=(samples * 32767).astype(np.int16),
+        pitch_hz=np.where(is_inside, spoken.pitch_hz[index], 0).astype(np.float16),
+        symbols=np.where(is_inside, spoken.symbols[index], 0).astype(np.uint8),
+    )
+
+
+def _framed(samples: np.ndarray[tuple[int], np.dtype[np.float32]]) -> tuple[np.ndarray, int]:
+    """Whole pairs of frames with quiet at both ends, and where in the teacher's samples they begin."""
+    blocks = samples[: len(samples) // 240 * 240].reshape(-1, 240)
+    energy = np.sqrt((blocks**2).mean(1))
+    loud = np.flatnonzero(energy > _QUIET * energy.max())
+    first = int(loud[0]) * 240 - _LEAD_SAMPLES
+    last = (int(loud[-1]) + 1) * 240 + _TAIL_SAMPLES
+    num_samples = -(-(last - first) // (2 * SAMPLES_PER_FRAME)) * 2 * SAMPLES_PER_FRAME
+    framed = np.zeros(num_samples, np.float32)
+    begin, end = max(first, 0), min(first + num_samples, len(samples))
+    framed[begin - first : end - first] = samples[begin:end]
+    active = energy[energy > 0.1 * energy.max()]
+    gain = _RMS / float(np.sqrt((active**2).mean()))
+    return np.clip(framed * gain, -_PEAK, _PEAK), first
+
+
+def _work(options: argparse.Namespace, worker: int) -> None:
+    torch.set_num_threads(1)
+    deadline = time.monotonic() + 60 * options.minutes
+    voice = VOICES[options.voice]
+    reader = Hibari(pitch=voice.pitch, formants=voice.formants)
+    speaker: Teacher = reader
+    if voice.style is not None:
+        speaker = Kokoro(options.kokoro / "kokoro.onnx", options.kokoro / "vocab.json", options.kokoro / voice.style)
+    texts = options.texts.read_text().splitlines()
+    done: list[Utterance] = []
+    for line in range(options.first_line + worker, len(texts), options.workers):
+        phonemes = reader.phonemes(texts[line])
+        if 2 < len(phonemes) < 400:
+            done.append(utterance(speaker.speak(phonemes), texts[line], voice.number))
+        is_over = time.monotonic() > deadline
+        if len(done) == options.per_shard or (done and is_over):
+            write_shard(options.output / f"{options.voice}-{worker:03}-{line:07}.npz", done)
+            done = []
+        if is_over:
+            return
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=Path, required=True)
+    parser.add_argument("--voice", choices=sorted(VOICES), required=True)
+    parser.add_argument("--kokoro", type=Path, help="a folder: kokoro.onnx, vocab.json, styles")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--first-line", type=int, default=0)
+    parser.add_argument("--per-shard", type=int, default=_UTTERANCES_PER_SHARD)
+    return parser
+
+
+def main() -> None:
+    options = parser().parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_work, args=(options, worker)) for worker in range(options.workers)]
+    for process in workers:
+        process.start()
+    for process in workers:
+        process.join()
+    if any(process.exitcode for process in workers):
+        raise SystemExit("a worker failed")
+
+
+if __name__ == "__main__":
+    main()

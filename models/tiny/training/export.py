@@ -1,0 +1,112 @@
+"""Write a model directory from the trained states, in upstream's names: what `voicegate serve --model` loads.
+
+    python -m models.tiny.training.export --state state --like models/tiny --corpus corpus --output new-model
+
+The two voices' prompts are utterances of the corpus, chosen by `--prompt VOICE=TEXT`; each is tokenised by the trained
+tokenizer, as `voicegate voices add` would.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
+
+from . import llm, run, speech_tokenizer
+from .speech_tokenizer import LEVELS, NUM_CODES, PHASES
+
+_TABLE_ROWS, _FIRST_SPECIAL = 6761, 6561
+_COPIED: Final = ("tokenizer.json", "tokenizer_config.json")
+
+Weights = dict[str, torch.Tensor]
+
+
+def llm_weights(trained: Weights, token_of: torch.Tensor) -> Weights:
+    """`token_of` [6336]: the id of each code and phase, code-major."""
+    body = {
+        f"llm.model.model.{name}": weight
+        for name, weight in trained.items()
+        if name.startswith(("embed_tokens", "layers", "norm"))
+    }
+    tables = []
+    for which in (0, 1):
+        codes, phases, special = (trained[f"{kind}_rows.{which}"] for kind in ("code", "phase", "special"))
+        table = special[-1].expand(_TABLE_ROWS, -1).clone()
+        table[token_of] = (codes[:, None] + phases[None]).flatten(0, 1)
+        table[_FIRST_SPECIAL : _FIRST_SPECIAL + llm.NUM_SPECIAL] = special[: llm.NUM_SPECIAL]
+        tables.append(table)
+    return body | {
+        "llm.model.lm_head.weight": trained["embed_tokens.weight"].clone(),
+        "speech_embedding.weight": tables[0],
+        "llm_decoder.weight": tables[1],
+    }
+
+
+def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int) -> Weights:
+    rows = trained["input_embedding.weight"]
+    table = torch.zeros(num_tokens, rows.shape[1])
+    table[token_of] = rows.repeat_interleave(PHASES, dim=0)
+    return trained | {"input_embedding.weight": table}
+
+
+def tokenizer_weights(trained: Weights, like: Path) -> Weights:
+    fixed = load_file(like / "speech_tokenizer.safetensors")
+    encoder = {name.removeprefix("encoder."): weight for name, weight in trained.items() if name.startswith("encoder.")}
+    threshold = torch.tensor(speech_tokenizer.SILENT_BELOW)
+    return encoder | {
+        "perm": fixed["perm"],
+        "sil_code": torch.tensor(speech_tokenizer.SILENT_CODE),
+        "sil_thr": threshold,
+    }
+
+
+def _saved(weights: Weights, path: Path) -> None:
+    save_file(
+        {
+            name: (weight.half() if weight.is_floating_point() else weight).contiguous()
+            for name, weight in weights.items()
+        },
+        path,
+    )
+
+
+def export(state: Path, like: Path, output: Path, *, flow: str, steps: int, guidance: float) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    for name in _COPIED:
+        shutil.copy(like / name, output / name)
+    model = load_model_config(like)
+    token_of = load_file(like / "speech_tokenizer.safetensors")["perm"][: NUM_CODES * PHASES].long()
+    _saved(llm_weights(run.averaged_weights(state, "llm"), token_of), output / "llm.safetensors")
+    _saved(flow_weights(run.averaged_weights(state, flow), token_of, _FIRST_SPECIAL), output / "flow.safetensors")
+    values = run.averaged_weights(state, "vocoder")
+    names = sorted(vocoder_shapes(model.vocoder))
+    _saved({name: values[f"values.{index}"] for index, name in enumerate(names)}, output / "vocoder.safetensors")
+    _saved(tokenizer_weights(run.averaged_weights(state, "tokenizer"), like), output / "speech_tokenizer.safetensors")
+    described: dict[str, Any] = json.loads((like / "model.json").read_text())
+    described["flow"]["decoder"]["cfm_params"] |= {"inference_steps": steps, "inference_cfg_rate": guidance}
+    described["speech_tokenizer"] |= {"levels": list(LEVELS), "phases": PHASES}
+    (output / "model.json").write_text(json.dumps(described, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--like", type=Path, required=True, help="a model directory of the same shapes")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--flow", default="flow", help="the stage that made the flow: flow or distilled_flow")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--guidance", type=float, default=0.7)
+    options = parser.parse_args()
+    export(
+        options.state, options.like, options.output, flow=options.flow, steps=options.steps, guidance=options.guidance
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""Train the vocoder: spectra first, then against discriminators that tell its samples from the teachers'.
+
+python -m models.tiny.training.vocoder --corpus corpus --state state --model models/tiny/model.json --minutes 20
+"""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from torch.nn import functional
+
+from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.voices.features import slaney_filters
+
+from . import run, shards
+from .hift import LOOK_RIGHT, SAMPLE_RATE_HZ, Vocoder
+from .voices import VOICES
+
+_LEFT, _MAIN = 6, 34  # frames of a crop: left out of the losses, and within
+_BATCH: Final = 48
+_DISCRIMINATED_FROM: Final = 0.12  # of the stage's time
+_RESOLUTIONS: Final = (256, 512, 1024, 2048)
+_MEL_FLOOR: Final = 3e-4  # with a lower one the empty parts of the spectrum are most of the loss
+_PERIODS: Final = (2, 3, 5, 7, 11)
+_SPECTRUM_SIZES: Final = (512, 1024, 2048)
+
+
+class _OfPeriod(nn.Module):
+    def __init__(self, period: int) -> None:
+        super().__init__()
+        self._period = period
+        widths = (1, 24, 64, 128, 192)
+        self.layers = nn.ModuleList(
+            nn.utils.parametrizations.weight_norm(nn.Conv2d(before, after, (5, 1), (3, 1), (2, 0)))
+            for before, after in itertools.pairwise(widths)
+        )
+        self.last = nn.utils.parametrizations.weight_norm(nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0)))
+
+    def forward(self, samples: torch.Tensor) -> list[torch.Tensor]:
+        samples = samples[:, : samples.shape[1] // self._period * self._period]
+        x = samples.view(len(samples), 1, -1, self._period)
+        return _through(self.layers, self.last, x)
+
+
+class _OfSpectrum(nn.Module):
+    window: torch.Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+        width = 24
+        self.layers = nn.ModuleList(
+            nn.utils.parametrizations.weight_norm(layer)
+            for layer in (
+                nn.Conv2d(2, width, (7, 5), (2, 1), (3, 2)),
+                nn.Conv2d(width, width, (5, 3), (2, 1), (2, 1)),
+                nn.Conv2d(width, width, (5, 3), (2, 1), (2, 2), dilation=(1, 2)),
+                nn.Conv2d(width, width, (3, 3), (2, 1), (1, 1)),
+            )
+        )
+        self.last = nn.utils.parametrizations.weight_norm(nn.Conv2d(width, 1, 3, padding=1))
+        self.register_buffer("window", torch.hann_window(size), persistent=False)
+
+    def forward(self, samples: torch.Tensor) -> list[torch.Tensor]:
+        spectrum = torch.stft(
+            samples, self._size, self._size // 4, window=self.window, return_complex=True, normalized=True
+        )
+        # Loudness compressed: else the quiet top of the spectrum is nothing beside the rest.
+        x = torch.view_as_real(spectrum / (spectrum.abs() + 1e-4).sqrt()).permute(0, 3, 1, 2)
+        return _through(self.layers, self.last, x)
+
+
+def _through(layers: nn.ModuleList, last: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    outputs = []
+    for layer in layers:
+        x = functional.leaky_relu(layer(x), 0.1)
+        outputs.append(x)
+    return [*outputs, last(x)]
+
+
+class Discriminators(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = nn.ModuleList([*map(_OfPeriod, _PERIODS), *map(_OfSpectrum, _SPECTRUM_SIZES)])
+
+    def forward(self, samples: torch.Tensor) -> list[list[torch.Tensor]]:
+        return [discriminator(samples) for discriminator in self.each]
+
+
+class SpectralLoss(nn.Module):
+    """Mels at several resolutions, and magnitudes where they are loud."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._windows = {size: torch.hann_window(size, device=device) for size in _RESOLUTIONS}
+        self._filters = {
+            size: slaney_filters(
+                SAMPLE_RATE_HZ, size, {256: 32, 512: 64, 1024: 96, 2048: 128}[size], SAMPLE_RATE_HZ / 2
+            ).to(device)
+            for size in _RESOLUTIONS
+        }
+
+    def forward(self, samples: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        total = samples.new_zeros(())
+        for size, window in self._windows.items():
+            made, told = (
+                (torch.stft(each, size, size // 4, window=window, return_complex=True).abs().square() + 1e-9).sqrt()
+                * (1920 / size)
+                for each in (samples, wanted)
+            )
+            made_mel, told_mel = (
+                (each.transpose(1, 2) @ self._filters[size]).clamp(min=_MEL_FLOOR).log() for each in (made, told)
+            )
+            total = total + functional.l1_loss(made_mel, told_mel) + 0.5 * (made - told).norm() / told.norm()
+        return total / len(_RESOLUTIONS)
+
+
+class Crops:
+    def __init__(self, corpus: shards.Corpus, device: torch.device, batch: int) -> None:
+        self._arrays, self._device = corpus.arrays, device
+        room = _LEFT + _MAIN + LOOK_RIGHT
+        self._of_voice = []
+        for number in range(len(VOICES)):
+            starts = [
+                torch.arange(start, start + frames - room)
+                for start, frames, voice in zip(corpus.starts, corpus.frames, corpus.voices, strict=True)
+                if voice == number and frames > room
+            ]
+            if starts:
+                self._of_voice.append(torch.cat(starts).to(device))
+        self._share = batch // len(self._of_voice)
+
+    def batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """-> mel [B, 80, T + 4], pitch [B, T], samples [B, 480 T]."""
+        frames = _LEFT + _MAIN
+        starts = torch.cat(
+            [each[torch.randint(len(each), (self._share,), device=self._device)] for each in self._of_voice]
+        )
+        index = starts[:, None] + torch.arange(frames + LOOK_RIGHT, device=self._device)
+        mel = self._arrays["mel"][index].float().transpose(1, 2)
+        pitch = self._arrays["pitch_hz"][index[:, :frames]].float()
+        per_frame = self._arrays["samples"].view(-1, shards.SAMPLES_PER_FRAME)
+        return mel, pitch, per_frame[index[:, :frames]].flatten(1).float() / 32767
+
+
+def pitch_loss(found: torch.Tensor, pitch: torch.Tensor) -> torch.Tensor:
+    """Relative where voiced; silence where not."""
+    is_voiced = pitch > 0
+    return torch.where(is_voiced, (found - pitch).abs() / pitch.clamp(min=50), found / 200).mean()
+
+
+def begin_with(model: Vocoder, path: Path) -> None:
+    weights = load_file(path)
+    with torch.no_grad():
+        for name, value in model.named():
+            value.copy_(weights[name])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = run.parser(__doc__)
+    parser.add_argument("--model", type=Path, required=True, help="model.json")
+    parser.add_argument("--begin-with", type=Path, help="an earlier vocoder.safetensors of these shapes")
+    options = parser.parse_args(arguments)
+    torch.manual_seed(options.seed)
+    corpus = shards.load(
+        shards.shard_paths(options.corpus), ("mel", "pitch_hz", "samples"), options.device, max_hours=options.hours
+    )
+    model = Vocoder(load_model_config(options.model.parent).vocoder).to(options.device)
+    if options.begin_with is not None:
+        begin_with(model, options.begin_with)
+    judges = Discriminators().to(options.device)
+    training = run.Run("vocoder", model, options, rate=5e-4, betas=(0.8, 0.99), decay=0.0, average=0.999, clip=20.0)
+    judging = run.Run("vocoder_judges", judges, options, rate=3e-4, betas=(0.8, 0.99), decay=0.0, clip=20.0)
+    crops = Crops(corpus, options.device, max(int(_BATCH * options.batch_share), 2))
+    spectral = SpectralLoss(options.device)
+    apply_filter = run.compiled(model.filter, options)
+    judge = run.compiled(judges.forward, options)
+
+    for _ in training.steps():
+        mel, pitch, wanted = crops.batch()
+        weights = model.folded()
+        found = model.pitch(weights, mel[:, :, :-1])
+        is_told = torch.rand(len(mel), 1, device=mel.device) < 0.5
+        hertz = torch.where(is_told, pitch, found.detach())
+        cycles = torch.rand(len(mel), 9, device=mel.device)
+        noise = torch.rand(len(mel), wanted.shape[1], 9, device=mel.device)
+        spectra = model.spectra(model.source(weights, hertz, cycles, noise))
+        with run.low_precision(options):
+            filtered = apply_filter(weights, mel, spectra)
+        skipped = _LEFT * shards.SAMPLES_PER_FRAME
+        made, told = model.samples(filtered)[:, skipped:], wanted[:, skipped:]
+        losses = {"spectral": 8 * spectral(made, told), "pitch": pitch_loss(found[:, _LEFT:], pitch[:, _LEFT:])}
+        if training.progress > _DISCRIMINATED_FROM:
+            with run.low_precision(options):
+                verdicts = judge(torch.cat((told, made.detach())))
+            judging.update({"judges": _judges_loss(verdicts)})
+            judges.requires_grad_(False)
+            with run.low_precision(options):
+                verdicts = judge(torch.cat((told, made)))
+            judges.requires_grad_(True)
+            losses |= _makers_losses(verdicts)
+        training.update(losses)
+    judging.save()
+
+
+def _judges_loss(verdicts: list[list[torch.Tensor]]) -> torch.Tensor:
+    total = torch.zeros((), device=verdicts[0][0].device)
+    for outputs in verdicts:
+        told, made = outputs[-1].float().chunk(2)
+        total = total + (told - 1).square().mean() + made.square().mean()
+    return total
+
+
+def _makers_losses(verdicts: list[list[torch.Tensor]]) -> dict[str, torch.Tensor]:
+    fooled = likeness = torch.zeros((), device=verdicts[0][0].device)
+    for outputs in verdicts:
+        *layers, verdict = outputs
+        fooled = fooled + (verdict.float().chunk(2)[1] - 1).square().mean()
+        for layer in layers:
+            told, made = layer.float().chunk(2)
+            likeness = likeness + (told.detach() - made).abs().mean() / told.detach().abs().mean().clamp(min=1e-4)
+    return {"fooled": fooled, "likeness": likeness}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""The voices that are taught: a number (what the models know them by) and, for Kokoro-82M, a style file."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class TaughtVoice:
+    number: int
+    style: str | None  # None: hibari's one voice
+    description: str
+    pitch: float = 1.0  # of hibari's, where that one speaks
+    formants: float = 1.0
+
+
+VOICES: Final = {
+    "woman": TaughtVoice(0, None, "female, US English"),
+    "man": TaughtVoice(1, None, "male, US English", pitch=0.57, formants=0.85),
+}

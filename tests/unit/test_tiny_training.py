@@ -1,0 +1,128 @@
+"""models/tiny/training: one step of each stage on ten made-up sentences, and the engine loads what comes of it."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.tiny.training import distil, export, flow, llm, pack, shards, speech_tokenizer, vocoder
+from models.tiny.training.grammar import sentence
+from models.tiny.training.held_out import HELD_OUT
+from models.tiny.training.voices import VOICES
+from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.token2wav.flow.model import FlowModel
+from voicegate.engine.token2wav.flow.offline import WholeSequence
+from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
+
+pytestmark = pytest.mark.unit
+
+_FRAMES = 60
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("corpus")
+    noise, chance = np.random.default_rng(0), random.Random(0)
+    for name, voice in VOICES.items():
+        utterances = [
+            shards.Utterance(
+                text=sentence(chance),
+                voice=voice.number,
+                mel=noise.normal(-5, 2, (_FRAMES, shards.NUM_MELS)).astype(np.float16),
+                samples=noise.normal(0, 3000, _FRAMES * shards.SAMPLES_PER_FRAME).astype(np.int16),
+                pitch_hz=np.full(_FRAMES, 120, np.float16),
+                symbols=np.full(_FRAMES, 60, np.uint8),
+            )
+            for _ in range(5)
+        ]
+        shards.write_shard(directory / f"{name}-0.npz", utterances)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """States of all stages after a step."""
+    state = tmp_path_factory.mktemp("state")
+    common = ["--corpus", str(corpus), "--state", str(state), "--minutes", "9", "--max-steps", "1", "--device", "cpu"]
+    common += ["--batch-share", "0.01"]
+    speech_tokenizer.main(common)
+    llm.main([*common, "--tokenizer", str(TINY_MODEL_DIR / "tokenizer.json"), "--readers", "0"])
+    flow.main(common)
+    distil.main([*common, "--steps", "2"])
+    vocoder.main([*common, "--model", str(TINY_MODEL_DIR / "model.json")])
+    return state
+
+
+def test_a_step_of_each_stage_makes_a_model_that_the_engine_loads(trained: Path, tmp_path: Path) -> None:
+    export.export(trained, TINY_MODEL_DIR, tmp_path, flow="distilled_flow", steps=2, guidance=0.0)
+    model = load_model_config(tmp_path)
+    assert isinstance(model.flow.num_euler_steps, int)
+    assert (model.flow.num_euler_steps, model.flow.cfg_rate) == (2, 0.0)
+    LlmModel(model.llm, load_state_dict(tmp_path / "llm.safetensors"))
+    FlowModel(
+        model.flow, load_state_dict(tmp_path / "flow.safetensors"), device=torch.device("cpu"), dtype=torch.float32
+    )
+    load_vocoder_weights(model.vocoder, load_state_dict(tmp_path / "vocoder.safetensors"), device=torch.device("cpu"))
+    names = set(load_state_dict(TINY_MODEL_DIR / "speech_tokenizer.safetensors"))
+    assert set(load_state_dict(tmp_path / "speech_tokenizer.safetensors")) == names
+
+
+def test_a_run_goes_on_where_it_stopped(
+    trained: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On another machine too: its state travels in pieces."""
+    pack.pack(trained, tmp_path / "pieces", ["tokenizer"])
+    pack.unpack(tmp_path / "pieces", tmp_path / "state")
+    arguments = ["--corpus", str(corpus), "--state", str(tmp_path / "state"), "--minutes", "9", "--device", "cpu"]
+    speech_tokenizer.main([*arguments, "--max-steps", "2", "--batch-share", "0.01"])
+    assert "resumed after 1 steps" in capsys.readouterr().out
+
+
+@torch.no_grad()
+def test_the_loss_is_upstreams_softmax() -> None:
+    """Rows of codes and of phases, trained apart, give the scores of the exported table over all 6761 ids."""
+    torch.manual_seed(0)
+    model = llm.SpeechLlm()
+    token_of = torch.randperm(6561)[: speech_tokenizer.NUM_CODES * speech_tokenizer.PHASES]
+    weights = export.llm_weights(dict(model.state_dict()), token_of)
+    hidden = torch.randn(4, llm.HIDDEN)
+    codes, phases = torch.tensor([0, 17, 575, speech_tokenizer.NUM_CODES + llm.EOS]), torch.tensor([3, 10, 0, 0])
+    ids = torch.cat((token_of[codes[:3] * speech_tokenizer.PHASES + phases[:3]], torch.tensor([6562])))
+    scores = (hidden @ weights["llm_decoder.weight"].T).log_softmax(1)
+    expected = -scores.gather(1, ids[:, None])[:, 0]
+    torch.testing.assert_close(model.loss(hidden, codes, phases), expected, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_trained_flow_is_the_engines() -> None:
+    torch.manual_seed(0)
+    config = load_model_config(TINY_MODEL_DIR).flow
+    trained = flow.Flow()
+    for parameter in trained.parameters():
+        parameter.add_(torch.randn_like(parameter) * 0.05)  # many begin as zeros, which would hide a difference
+    token_of = torch.randperm(6561)[: speech_tokenizer.NUM_CODES * speech_tokenizer.PHASES]
+    weights = export.flow_weights(dict(trained.state_dict()), token_of, 6561)
+    engine = FlowModel(config, weights, device=torch.device("cpu"), dtype=torch.float32)
+    codes = torch.randint(speech_tokenizer.NUM_CODES, (1, 40))
+    tokens = token_of[codes[0] * speech_tokenizer.PHASES + torch.arange(40) % speech_tokenizer.PHASES].tolist()
+    embedding, frames, step = flow.speaker_embeddings()[:1], 80, 4
+    x, cond = torch.randn(1, frames, 80), torch.randn(1, frames, 80)
+    mu = engine.mu([engine.token_window(tokens, 0, 40)])
+    base = engine.estimator.input_base(cond, mu, engine.speaker_bias(embedding[0])[None])
+    context = WholeSequence(frames, streaming=True, device=torch.device("cpu"))
+    wanted = engine.estimator.velocity(x, base, engine.rotations[None, :frames], step=step, context=context)[0]
+    made_mu, speaker = trained.conditions(codes, embedding)
+    mask = flow.block_mask(frames, torch.device("cpu"), is_streaming=True)
+    found = trained.decoder.estimator(x, made_mu, speaker, cond, torch.tensor([engine.schedule.times[step]]), mask)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_no_held_out_sentence_is_one_that_the_grammar_makes() -> None:
+    chance = random.Random(5)
+    made = {sentence(chance).lower().rstrip(".?!") for _ in range(20_000)}
+    assert not made & {text.lower().rstrip(".?!") for text in HELD_OUT}
