@@ -18,7 +18,7 @@ from voicegate.protocol.dialects.dialect import Effect, FindVoice, Hangup, Reply
 from voicegate.protocol.dialects.format_names import openai_format
 from voicegate.protocol.dialects.one_shot import LEAD_MS
 from voicegate.protocol.dialects.reading import language_code, native_name, read, reply, speed_of
-from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
 
@@ -28,6 +28,9 @@ _DEFAULT_FORMAT: Final = "wav"
 _SHOWN_CHARS: Final = 65_536
 # Of an utterance that is sent as one file: what its client must take as one frame.
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+_REFERENCES: Final = (
+    "send it to POST /v1/audio/speech, or make a voice of it by POST /v1/audio/voices and name that here"
+)
 
 
 class _Message(Struct, frozen=True, omit_defaults=True):
@@ -42,6 +45,10 @@ class _Message(Struct, frozen=True, omit_defaults=True):
     word_timestamps: bool | None = False
     language: str | None = None
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    # Refused: another voice than the wanted one would speak.
+    ref_audio: Any = None
+    ref_text: Any = None
+    speaker_embedding: Any = None
 
 
 @dataclass(slots=True)
@@ -108,6 +115,10 @@ class VllmOmni:
             case "input.text" | "input.done" if self._has_failed:
                 self._has_failed = message.type == "input.text"
                 return []
+            case "session.config" if (reference := _reference_in(message)) is not None:
+                self._is_closed = True  # else its client waits for speech
+                text = f"{reference} is not taken on this socket: {_REFERENCES}"
+                return [_error(text), Hangup(CloseCode.POLICY, f"{reference} is not taken")]
             case "session.config":
                 _output(message)  # raises here rather than at the first text
                 self._config = message
@@ -238,13 +249,21 @@ class VllmOmni:
         effects.append(reply({"type": "session.done", "utterance_index": utterance.index, "total_sentences": 1}))
         self._utterance = None
         while len(self._backlog) and not (self._utterance is not None and self._utterance.is_ending):
-            effects += self._answer(self._backlog.take)
+            answer = self._answer(self._backlog.take)
+            effects += answer
+            if any(isinstance(effect, Hangup) for effect in answer):
+                return effects
         return [*effects, *(self._hang_up_if_over() if self._is_closed else ())]
 
     def _hang_up_if_over(self) -> list[Effect]:
         """What was said to its `input.done` is heard first: over there a message is read once that is sent."""
         is_speaking = self._utterance is not None and self._utterance.is_ending
         return [] if is_speaking else [Hangup()]
+
+
+def _reference_in(config: _Message) -> str | None:
+    """The field that brings a voice."""
+    return next((name for name in ("ref_audio", "ref_text", "speaker_embedding") if getattr(config, name)), None)
 
 
 def _format_name(config: _Message) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 
 from tests.unit.protocol.dialects.conversation import (
@@ -17,9 +18,10 @@ from tests.unit.protocol.dialects.conversation import (
 )
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects import vllm_omni
-from voicegate.protocol.dialects.dialect import Speech
+from voicegate.protocol.dialects.dialect import Hangup, Reply, Speech
 from voicegate.protocol.dialects.one_shot import LEAD_MS
 from voicegate.protocol.dialects.vllm_omni import VllmOmni
+from voicegate.protocol.errors import CloseCode
 
 pytestmark = pytest.mark.unit
 
@@ -229,6 +231,28 @@ def test_what_a_config_says() -> None:
     assert opening == wire.Open(
         context="utterance#0", format=wire.Format(), speed=0.5, instruct="Slowly.", seed=7, pace=WHOLE_FILE
     )
+
+
+@pytest.mark.parametrize("field", ["ref_audio", "ref_text", "speaker_embedding"])
+def test_a_config_that_brings_a_voice_is_refused_and_nothing_is_spoken(field: str) -> None:
+    """In the place of a stranger's voice; its client would wait for speech."""
+    dialect = VllmOmni(find_anna)
+    refused, hangup = dialect.receive(orjson.dumps({"type": "session.config", field: "abc"}).decode())
+    assert isinstance(refused, Reply)
+    message = orjson.loads(refused.frame)["message"]
+    assert f"{field} is not taken on this socket: send it to POST /v1/audio/speech" in message
+    assert hangup == Hangup(CloseCode.POLICY, f"{field} is not taken")
+    assert said(dialect, text("Hello.")) == said(dialect, DONE) == []
+
+
+def test_so_is_one_that_waited_for_an_utterance() -> None:
+    dialect = omni(**STREAMED)
+    said(dialect, text("Hello.")), said(dialect, DONE)
+    assert said(dialect, {"type": "session.config", "ref_audio": "abc"}) == said(dialect, text("More.")) == []
+    *_, refused, hangup = dialect.word(done("utterance#0"))
+    assert isinstance(refused, Reply)
+    assert "ref_audio is not taken" in str(refused.frame)
+    assert isinstance(hangup, Hangup)
 
 
 def test_close() -> None:
