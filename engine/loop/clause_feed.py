@@ -14,6 +14,7 @@ from typing import Final, TypedDict
 from voicegate.engine import units
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.loop.clause import Clause, ClauseState, Listing
+from voicegate.engine.text.breaks import MAX_PAUSES_MS
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.growing import known
 from voicegate.engine.text.normalize import SpanReader
@@ -103,7 +104,7 @@ class ClauseFeed:
         self._spans: deque[TextSpan] = deque()  # cut, but in no clause yet
         self._grown = ""  # what the open clause knows, in incremental mode
         self._breaks = PhraseBreaks()
-        self._may_pause = False  # something was said since the last break
+        self._paused_ms: int | None = None  # by the breaks behind the last words; None: there were none yet
 
     @property
     def has_unread(self) -> bool:
@@ -199,7 +200,7 @@ class ClauseFeed:
 
     def _leave_rest(self, clause: Clause) -> None:
         self._grown = ""
-        self._may_pause = True
+        self._paused_ms = 0
         # Of the last word it has said nothing yet.
         clause.text, clause.num_letters = clause.decided_text, clause.num_decided_letters
         length = len(clause.text)
@@ -278,14 +279,15 @@ class ClauseFeed:
         self.clauses[-1].flush_ids.append(flush_id)
 
     def _pause(self, length_ms: int) -> None:
-        """Behind all that was said before it. Not before the first word, nor twice: silence alone is no speech."""
+        """Behind all that was said before it, and behind other breaks. Not before the first word: that is no speech."""
         self._close_open_clause()
-        if not self._may_pause:
+        if self._paused_ms is None:
             return
-        self._may_pause = False
+        length_ms = min(length_ms, MAX_PAUSES_MS - self._paused_ms)
+        self._paused_ms += length_ms
         if not self.clauses or self.clauses[-1].flush_ids:
             self._add_silent()
-        self.clauses[-1].pause_ms = length_ms
+        self.clauses[-1].pause_ms += length_ms
 
     def _add_silent(self) -> None:
         """What waits for a clause where there is none any more."""
@@ -300,7 +302,8 @@ class ClauseFeed:
             return
         words = self._reader.read(span, is_growing=self.is_incremental and self._open_clause() is not None)
         num_letters = spoken_letters(words)
-        self._may_pause = self._may_pause or bool(words)
+        if words:
+            self._paused_ms = 0
         if num_letters > self._max_letters and (parts := self._parts(span)):
             self._spans.extendleft(reversed(parts))
             return

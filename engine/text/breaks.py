@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 from voicegate.engine.text.patterns import any_of
 
 MAX_PAUSE_MS: Final = 3_000
+# Of breaks side by side together: who wants more than 3 s writes several.
+MAX_PAUSES_MS: Final = 10_000
 
 _NAME: Final = "<break"
 # What is open for longer was none.

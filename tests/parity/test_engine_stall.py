@@ -168,6 +168,19 @@ def test_text_waits_for_no_longer_than_its_context_lets_it() -> None:
     assert audio_ms(engine.heard[utterance_id]) > 0
 
 
+def test_what_comes_behind_a_stall_waits_as_long_again() -> None:
+    """A word that the stall has left waits on, and is no reason to say at once what comes to it."""
+    engine = HandDrivenEngine(STALLING)
+    utterance_id = engine.submit("u", max_buffer_delay_ms=1000)
+    engine.core.push_text(utterance_id, "Let me see what")
+    assert said_at_s(engine, utterance_id) == pytest.approx(1.0)
+    until_idle(engine)
+    assert said(engine.heard[utterance_id]) == "Let me see"
+    engine.now_s = 60.0
+    engine.core.push_text(utterance_id, "ever there ")
+    assert said_at_s(engine, utterance_id) == pytest.approx(61.0)
+
+
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL])
 @pytest.mark.parametrize("delay_ms", [0, 100, 3000])
 def test_a_context_says_for_itself_how_long_its_text_waits(mode: SpeakingMode, delay_ms: int) -> None:

@@ -70,8 +70,29 @@ def test_silence_alone_is_no_speech(mode: SpeakingMode, text: str) -> None:
 
 
 @MODES
-def test_breaks_side_by_side_are_one(mode: SpeakingMode) -> None:
-    assert silences_ms(speak(mode, f"{BEFORE} {SECOND} {SECOND}{SECOND} {BEHIND}{SECOND}")) == [1000, 1000]
+@pytest.mark.parametrize(
+    ("breaks", "length_ms"),
+    [
+        (f"{SECOND} {SECOND}{SECOND}", 3000),
+        (f'{SECOND} ... <break time="2.5s"/>', 3500),
+        ('<break time="9s"/>' * 2, 6000),
+        ('<break time="3s"/>' * 5, 10_000),
+    ],
+)
+def test_breaks_side_by_side_add_up_to_a_limit(mode: SpeakingMode, breaks: str, length_ms: int) -> None:
+    assert silences_ms(speak(mode, f"{BEFORE} {breaks} {BEHIND}{SECOND}")) == [length_ms, 1000]
+
+
+@MODES
+def test_a_break_behind_one_that_was_made_adds_to_it(mode: SpeakingMode) -> None:
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    utterance_id = engine.submit("u", mode=mode)
+    for piece in (BEFORE, SECOND, SECOND, '<break time="3s"/>' * 3, BEHIND):
+        engine.core.push_text(utterance_id, piece)
+        engine.run()
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert silences_ms(engine.heard[utterance_id]) == [10_000]
 
 
 @MODES

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.interface import Alignment, Done, SpeakingMode
 from voicegate.engine.loop.clause_feed import ClauseFeed
+from voicegate.engine.loop.growth import Growth
 from voicegate.engine.policy.company import Crowd
 
 pytestmark = pytest.mark.unit
@@ -90,6 +92,23 @@ def test_where_few_have_work_each_is_read_as_it_comes(num_bites: Counter[str]) -
     writer.write(WORDS)
     assert all(writer.news)
     assert num_bites["read"] >= len(WORDS) - 2
+
+
+def test_they_lie_for_a_moment_and_never_until_their_block_is_due() -> None:
+    growth = Growth(CONFIG, lookahead_tokens=3, held_back_frames=4)
+
+    def lies_until_s(deadline_s: float) -> tuple[float, float]:
+        """And when the next block is due."""
+        utterance: Any = SimpleNamespace(deadline_s=deadline_s, may_gather=True, unread_since_s=10.0)
+        due_s, _ = growth._due_s(utterance, 10.0)
+        return growth.gathers_until_s(utterance, 10.0), due_s
+
+    until_s, due_s = lies_until_s(deadline_s=60.0)
+    assert due_s > 50.0
+    assert until_s == pytest.approx(10.3), "a sentence that is over is found out"
+    until_s, due_s = lies_until_s(deadline_s=60.0 - (due_s - 10.1))
+    assert due_s == pytest.approx(10.1)
+    assert until_s == pytest.approx(10.08), "just before"
 
 
 @pytest.mark.usefixtures("many")

@@ -241,6 +241,15 @@ def test_only_what_another_try_meets_again_ends_in_peace(code: str, status: int,
     assert refusal["error"] == f"{refusal['title']}: why"
 
 
+def test_what_comes_for_an_idle_context_that_has_ended_is_spoken() -> None:
+    """It ended by our clock, of which a client knows nothing: the text is no rest of what failed."""
+    dialect = cartesia()
+    said(dialect, request("Hi "))
+    (refusal,) = told(dialect, error("expired", "idle", "a#0"))
+    assert refusal["error_code"] == "expired"
+    assert said(dialect, request("Again ")) == [opened("a#1"), wire.Text("a#1", "Again ")]
+
+
 def test_what_comes_behind_the_end_is_a_context_of_its_own() -> None:
     dialect = cartesia()
     said(dialect, request("One.", is_continued=False))

@@ -22,7 +22,8 @@ TEXT = " ".join(PAGE.split())
 def test_numbers() -> None:
     said = (
         f"It holds for {tokens._AskedByElevenLabs.seconds // 60} minutes, or {tokens._DEFAULT_S} s where nothing else",
-        f'(`<break time="1s"/>`, `<#0.5#>`, `[pause]`; up to {breaks.MAX_PAUSE_MS // 1000} s)',
+        f'(`<break time="1s"/>`, `<#0.5#>`, `[pause]`; up to {breaks.MAX_PAUSE_MS // 1000} s, side by side up to '
+        f"{breaks.MAX_PAUSES_MS // 1000} s)",
         f"of more than {char_times._MAX_GAP_CHARS} characters between two words the first {char_times._MAX_GAP_CHARS}",
         f"`audio.start` tells the first {vllm_omni._SHOWN_CHARS:,} characters",
         f"one file of up to {vllm_omni._MAX_FILE_BYTES >> 20} MiB",

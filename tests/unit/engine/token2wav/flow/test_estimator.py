@@ -1,5 +1,7 @@
 """Pieces of the estimator against torch's own definitions. Parity with upstream is in tests/parity."""
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
@@ -7,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from tests.support.flow import CPU, flow_config, flow_state
 from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.estimator import Estimator, causal_conv, mish
+from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, Estimator, causal_conv, mish
 from voicegate.engine.token2wav.flow.offline import WholeSequence
 
 pytestmark = pytest.mark.unit
@@ -43,6 +45,39 @@ def test_block_attention_equals_masked_attention_over_the_whole() -> None:
         pieces.append(BlockContext(pool, [row]).attend(piece, step=0, layer=1))
         blocks.append(row.block)
     torch.testing.assert_close(torch.cat(pieces, dim=2), whole, rtol=0, atol=1e-5)
+
+
+def test_a_blocks_convolutions_see_the_end_of_the_block_right_before_it() -> None:
+    """Of its own stream, step and convolution, and zeros before the first."""
+    config = flow_config().estimator
+    pool = BlockPool(config, num_steps=2, num_blocks=9, device=CPU, dtype=torch.float32, poison=True)
+    pool.allocate(1)
+    rows, halves = range(2), range(2)
+    finished: list[list[int]] = [[] for _ in rows]
+    for turn in range(3):
+        new = pool.allocate(len(finished))
+        context = BlockContext(
+            pool, [BlockRow(tuple(before), block, 50) for before, block in zip(finished, new, strict=True)]
+        )
+        for step, conv in itertools.product(range(2), range(2)):
+            hidden = torch.empty(len(halves), len(rows), 50, config.dim)
+            for row in rows:
+                hidden[:, row] = named_frames(row, turn, step, conv)
+            window = context.with_history(hidden, step=step, conv=conv)
+            assert torch.equal(window[:, :, CONV_HISTORY:], hidden)
+            for row in rows:
+                before = (
+                    named_frames(row, turn - 1, step, conv)[-CONV_HISTORY:] if turn else torch.zeros(CONV_HISTORY, 1)
+                )
+                assert torch.equal(window[:, row, :CONV_HISTORY], before.expand(2, -1, config.dim))
+        for blocks, block in zip(finished, new, strict=True):
+            blocks.append(block)
+
+
+def named_frames(row: int, turn: int, step: int, conv: int) -> torch.Tensor:
+    """[50, 1]: no two frames of any block are the same."""
+    number = ((row * 3 + turn) * 2 + step) * 2 + conv
+    return torch.arange(50).unsqueeze(1) + 50.0 * number + 1
 
 
 def test_padding_of_a_short_row_is_not_attended_to() -> None:
