@@ -2,16 +2,18 @@
 
 import asyncio
 import base64
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 from structlog.testing import capture_logs
 
 from tests.integration.http_client import PCM, RawRequest, base_url, post
 from tests.integration.raw_client import get
-from tests.integration.wire_client import Served, serving
+from tests.integration.wire_client import TIMEOUT_S, Served, serving
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.engine.interface import EngineError, Overloaded, Unsupported, VoiceConflict, VoiceInfo, VoiceRefused
 from voicegate.protocol import messages as wire
@@ -68,6 +70,11 @@ async def test_it_speaks_with_the_recordings_voice_which_is_told_to_nobody(monke
                 assert clone["name"] not in (await http.get(path)).text
 
 
+async def in_chunks(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
 async def test_each_recording_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(enrolment=True) as served:
         made = watch(served, monkeypatch)
@@ -112,6 +119,9 @@ async def test_a_recording_of_thirty_seconds_fits(monkeypatch: pytest.MonkeyPatc
         made = watch(served, monkeypatch)
         assert (await post(served.url, SPEECH, asked(recording)))[0] == 200
         assert made[0]["recording"] == recording
+        body = orjson.dumps(asked(recording + b"!"))
+        async with httpx.AsyncClient(base_url=base_url(served.url), timeout=TIMEOUT_S) as http:
+            assert (await http.post(SPEECH, content=in_chunks([body]))).status_code == 200
         status, _, body = await post(served.url, SPEECH, {"input": "x" * 2 * LIMIT_BYTES})
         assert (status, b"a request takes" in body) == (400, True)
         monkeypatch.setattr("voicegate.gateway.server.http.connection._DISCARDING_S", 60)

@@ -133,7 +133,9 @@ class SpeechEndpoint:
     async def _body(self, request: Request, owner: Owner, upload: AsyncExitStack) -> bytes:
         """`upload` holds a place where it is as long as recordings are. Raises BodyRefused, Refused."""
         max_bytes, enrolment = self._stage.max_body_bytes, self._stage.enrolment
-        if not self._takes_recordings or declared_bytes(request) <= max_bytes:
+        is_long = declared_bytes(request) > max_bytes
+        may_be_long = is_long or (enrolment.is_allowed and "Transfer-Encoding" in request.headers)
+        if not (self._takes_recordings and may_be_long):
             return await read_body(request, max_bytes)
         if not enrolment.is_allowed:
             text = f"the body is too large; at most {max_bytes} bytes. Recordings (ref_audio) need --enrolment"

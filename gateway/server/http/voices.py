@@ -101,7 +101,7 @@ class Voices:
             new = replace(new, is_replacing=new.is_replacing or is_replacing)
             async with enrolment.making(owner):
                 added = await self._make(new)
-        log.info("voice added", voice=added.name, consent=new.consent or None)
+        log.info("voice added", voice=added.name, **({"consent": new.consent} if new.consent else {}))
         return new, added
 
     async def _make(self, new: NewVoice) -> VoiceInfo:
