@@ -13,6 +13,7 @@ import torch
 
 from voicegate.engine.child_process import start_module
 from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused
+from voicegate.engine.voices.checks import check_texts
 from voicegate.engine.voices.maker_wire import Answer, Made, Task, VoiceOrder, read_message, write_message
 from voicegate.engine.voices.making import voice_of
 from voicegate.engine.voices.sound_files import check_is_sound_file
@@ -50,6 +51,7 @@ class ProcessMaker:
 
     async def make(self, order: VoiceOrder) -> Voice:
         check_is_sound_file(order.recording)
+        check_texts(order.transcript, order.description)
         async with self._places:
             return await self._make(order)
 

@@ -32,11 +32,13 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> ProcessMaker:
     return ProcessMaker(TINY_MODEL_DIR)
 
 
-async def test_what_is_no_sound_file_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_makes_no_voice_at_first_sight_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maker, "start_module", lambda *_, **__: pytest.fail("a process was started"))
     for recording in (b"", bytes(1_000_000), b"<html>"):
         with pytest.raises(VoiceRefused, match="no sound file"):
             await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", recording))
+    with pytest.raises(VoiceRefused, match="transcript has 1000 characters"):
+        await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", RECORDING, "x" * 1000))
 
 
 async def test_one_that_hangs_holds_up_no_other(scripted: ProcessMaker) -> None:
