@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from voicegate.bench import results_file
 from voicegate.engine.text.normalize import SpanReader
-from voicegate.engine.text.segmenter import Segmenter, SegmenterConfig
+from voicegate.engine.text.segmenter import Segmenter, SegmenterConfig, TextSpan
 
 TABLES_DIR: Final = Path("tests/unit/engine/text/readings")
 
@@ -60,9 +60,14 @@ def _pattern(alternative: str) -> str:
 
 def read_whole(text: str, language: str) -> str:
     """As it is said where all of it comes at once, clause by clause."""
-    segmenter, reader = Segmenter(SegmenterConfig(language=language)), SpanReader(language)
+    segmenter = Segmenter(SegmenterConfig(language=language))
+    return read_spans([*segmenter.push(text), *segmenter.flush()], language)
+
+
+def read_spans(spans: Iterable[TextSpan], language: str) -> str:
+    reader = SpanReader(language)
     parts: list[str] = []
-    for span in segmenter.push(text) + segmenter.flush():
+    for span in spans:
         parts.append(reader.read(span))
         reader.note_said(span)
     return " ".join(filter(None, parts))

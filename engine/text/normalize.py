@@ -9,12 +9,11 @@ from typing import Final
 
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.breaks import without_breaks
-from voicegate.engine.text.chinese.context import in_context as chinese_in_context
-from voicegate.engine.text.chinese.context import read_star_keys as read_chinese_star_keys
+from voicegate.engine.text.chinese.quantities import read_star_keys as read_chinese_star_keys
 from voicegate.engine.text.chinese.reader import read_chinese
 from voicegate.engine.text.cleanup import PAUSE, clean_characters
+from voicegate.engine.text.context import end_of, may_depend, read_behind
 from voicegate.engine.text.english.codes import read_star_keys
-from voicegate.engine.text.english.context import MAX_BEFORE_CHARS, in_context
 from voicegate.engine.text.english.reader import is_read_as_written, read_english
 from voicegate.engine.text.hidden_digits import read_hidden_digits
 from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word, may_be_of_hint
@@ -51,6 +50,8 @@ from voicegate.engine.text.web import CHINESE, ENGLISH, read_addresses
 _DAY_FIRST_REGIONS: Final = frozenset({"gb", "uk", "ie", "au", "nz", "in", "za", "sg", "hk"})
 _CHINESE: Final = frozenset({"zh", "yue"})
 _UNBLANKED: Final = _CHINESE | {"ja"}
+# Languages whose readers are told nothing of what was said before.
+_READ_BEHIND: Final = _CHINESE | {"en"}
 
 
 def speakable(
@@ -114,12 +115,17 @@ class SpanReader:
         self._is_normalized = is_normalized
         self._is_english = base_language(language) == "en"
         self._latest = language
-        self._said = ""  # the end of what was, as written
+        self._said = ""  # the end of what was, as it is to be read
+        self._said_language = language
+        self._before = "", "", ""  # that, its language, and how it is read
         self._is_spelling = False  # in a tag that was opened before
 
     def note_said(self, span: TextSpan) -> None:
         """What is read from here on stands behind it."""
-        self._said = (self._said + span.text)[-MAX_BEFORE_CHARS:]
+        if span.is_code:
+            return
+        self._said = end_of(self._said + self._pronunciation.said(span.text))
+        self._said_language = self._latest
         self._is_spelling = is_spelling_behind(span.text, was_spelling=self._is_spelling)
 
     def read(self, span: TextSpan, *, is_growing: bool = False) -> str:
@@ -143,12 +149,21 @@ class SpanReader:
             self._latest = self._language
         elif has_deciding_word(text):
             self._latest = detect_language(text, self._language)
-        base = base_language(self._latest)
-        if base == "en":
-            text = in_context(self._said, text)
-        elif base in _CHINESE:
-            text = chinese_in_context(self._said, text)
+        is_read_behind = base_language(self._latest) in _READ_BEHIND and self._said_language == self._latest
+        if is_read_behind and not self._is_spelling and may_depend(text):
+            words_behind = read_behind(self._said, text, self._read_decided)
+            if words_behind is not None:
+                return words_behind
         return speakable(text, self._latest, tags=self._tags, is_language_decided=is_open, before=self._said)
+
+    def _read_decided(self, text: str) -> str:
+        """What was said before is read over and over, behind what grows."""
+        if text == self._before[0] and self._before[1] == self._latest:
+            return self._before[2]
+        words = speakable(text, self._latest, tags=self._tags, is_language_decided=True)
+        if text == self._said:
+            self._before = text, self._latest, words
+        return words
 
 
 def _read(text: str, language: str, before: str) -> str:

@@ -12,7 +12,7 @@ _WHOLE: Final = re.compile(
     r"`{1,3}[^`\n]*`{1,3}|\[[^\[\]\n]*\](?:\([^()\n]*\)|(?=[^(]))|<[^<>\n]*>|\$\$[^$]*\$\$|\$[^$\n]+\$|\\\([^\\\n]*\\\)|\\\[[^\\]*\\\]"
 )
 _TAG_START: Final = re.compile(
-    r"<(?:a|img|div|span|p|font|table|t[dhr]|video|audio|iframe|details|break|speak|voice|prosody|say-as|phoneme)"
+    r"<(?:a|img|div|span|p|font|table|t[dhr]|video|audio|iframe|details|break|speak|voice|prosody|say-as|phoneme|emotion|speed|volume|emphasis)"
     rf"[ \t][^<>\n]{{0,{MAX_OPEN_CHARS}}}\Z",
     re.IGNORECASE,
 )

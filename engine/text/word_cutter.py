@@ -16,6 +16,7 @@ from voicegate.engine.text.characters import (
     split_tail,
 )
 from voicegate.engine.text.chinese.measures import CODE_WORD_START
+from voicegate.engine.text.english import word_pairs
 from voicegate.engine.text.english.abbreviations import Kind
 from voicegate.engine.text.open_markup import is_in_tag, markup_ranges, open_markup_start
 from voicegate.engine.text.spoken_length import written_letters
@@ -30,7 +31,7 @@ _DECIDING_CHARS: Final = 3
 
 _WIDE_MARKS: Final = WIDE_TRAILERS | frozenset(WIDE_CLAUSE_MARKS + WIDE_LIST_MARK)
 # Between blanks behind a number, and a sign before one: 12 - 5, 5 €, $ 5.
-_BEHIND_NUMBERS: Final = frozenset("-–−*×÷+=<>≤≥≠≈±%‰°$€£¥₹₩")
+_BEHIND_NUMBERS: Final = frozenset("-–−*×÷+=<>≤≥≠≈±%‰°$€£¥₹₩x")
 _BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$€£¥₹₩")
 # Marks behind a plain word that nothing behind them takes the place of, nor makes part of a word: "example.com".
 _ENDING_MARKS: Final = frozenset(",;?")
@@ -44,6 +45,7 @@ _OF: Final = "of"
 _THE: Final = frozenset({"the", "The"})  # 5th of May, which is read with one of its own
 _INNER_NUMBER_MARKS: Final = (".", ",", ":")
 _SCHEMES: Final = frozenset({"http", "https"})
+_PAIRS_WITH_COLONS: Final = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){1,4}:\Z")  # 00:1A:2B:
 _STOP_BEFORE_NUMBER: Final = re.compile(r"[$€£¥₹₩(\"'*-]*\.")
 _WHOLE_PRICE: Final = re.compile(r"[$€£]\d[\d,]*\.\d\d[.!?]")
 _MAY_NAME_CODE: Final = re.compile(rf"{CODE_WORD_START}\Z")
@@ -139,7 +141,8 @@ class WordCutter:
             return None
         if self._held and not _belongs(self._held, word, self._rules):
             return self._held_end
-        goes_on = bool(self._held) and (word in _BEHIND_NUMBERS or word in self._rules.links)
+        is_link = word in _BEHIND_NUMBERS or word in self._rules.links or word in self._rules.firsts_of_units
+        goes_on = bool(self._held) and is_link
         if not goes_on and not _may_be_continued(word, self._rules):
             return self._pos
         self._held, self._held_end = word, self._pos
@@ -169,7 +172,8 @@ def _is_ended_by_mark(word: str, rules: WordRules) -> bool:
     if _is_ended_by_wide_mark(word) or _WHOLE_PRICE.fullmatch(word):
         return True
     stem, tail = split_tail(word)
-    if (stem[-1:].isdigit() and tail.startswith(_INNER_NUMBER_MARKS)) or stem in _SCHEMES or "://" in tail:
+    is_address = "@" in stem or "://" in word or stem.startswith("www.") or _PAIRS_WITH_COLONS.search(word)
+    if (stem[-1:].isdigit() and tail.startswith(_INNER_NUMBER_MARKS)) or stem in _SCHEMES or is_address:
         return False
     if not stem and _STOP_BEFORE_NUMBER.fullmatch(tail):
         return False
@@ -183,6 +187,8 @@ def _is_ended_by_wide_mark(word: str) -> bool:
 def _may_be_continued(word: str, rules: WordRules) -> bool:
     """Whether the next word may decide how this one is read: 3:30 | pm, $5 | million, May | 5, Dr. | Smith."""
     if word in _THE or word in _BEFORE_NUMBERS or word in rules.before_number:
+        return True
+    if rules.is_english and word_pairs.may_be_continued(word):
         return True
     stem, tail = split_tail(word)
     ending = word_ending(word, rules)
@@ -200,6 +206,8 @@ def _may_belong(held: str, start: str, rules: WordRules) -> bool:
     first = next((char for char in start if char.isalnum()), "")
     if not first or first.isdigit():
         return True
+    if rules.is_english and (may_belong := word_pairs.may_belong(held, start)) is not None:
+        return may_belong
     if held_tail.startswith("."):
         return rules.kind(held_stem) is not Kind.NUMBER
     stem, tail = split_tail(start)
@@ -212,7 +220,8 @@ def _may_belong(held: str, start: str, rules: WordRules) -> bool:
         return is_month or may_be_link
     if not rules.is_number(held_stem):
         return may_be_link and rules.is_month(held_stem) and not _OF.startswith(start)
-    return is_month or is_unit or may_be_link or is_wide(start[0]) or rules.is_taken(start)
+    is_sign = start in _BEHIND_NUMBERS
+    return is_month or is_unit or is_sign or may_be_link or is_wide(start[0]) or rules.is_taken(start)
 
 
 def _belongs(held: str, word: str, rules: WordRules) -> bool:
@@ -220,6 +229,8 @@ def _belongs(held: str, word: str, rules: WordRules) -> bool:
     stem, tail = split_tail(word)
     starts_with_digit = stem[:1].isdigit()
     held_stem, held_tail = split_tail(held)
+    if rules.is_english and (belongs := word_pairs.belongs(held, word)) is not None:
+        return belongs
     if held_tail.startswith("."):
         match rules.kind(held_stem):
             case Kind.NUMBER:
@@ -240,6 +251,7 @@ def _belongs(held: str, word: str, rules: WordRules) -> bool:
             or word.removesuffix(tail) in rules.after_number
             or word in _BEHIND_NUMBERS
             or word in rules.links
+            or word in rules.firsts_of_units
             or is_wide(word[0])
             or rules.is_taken(word)
         )

@@ -12,6 +12,7 @@ from typing import Final
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
 from voicegate.engine.text.english.measures import AFTER_NUMBER, CURRENCY_CODES
+from voicegate.engine.text.english.word_pairs import BEFORE_NUMBER, FIRST_OF_UNIT
 from voicegate.engine.text.languages.definition import known_languages
 from voicegate.engine.text.languages.sentences import Sentences, sentences_of
 
@@ -38,6 +39,8 @@ class WordRules:
     # A word behind a number that has one of these is read with it: its end tells the number's form.
     takes: re.Pattern[str] | None
     has_numerals: bool = True  # XIX secolo
+    is_english: bool = False
+    firsts_of_units: Collection[str] = ()  # of several words: sq ft
 
     def is_month(self, stem: str) -> bool:
         return (stem[:1].isupper() or not self.has_capital_months) and stem.lower() in self.months
@@ -77,7 +80,17 @@ def word_rules(language: str) -> WordRules:
 
     if own is None:
         return WordRules(
-            kind, opens, MONTH_BY_NAME, True, CURRENCY_CODES, AFTER_NUMBER, _OF, _CYRILLIC_OR_HANGUL, has_numerals=False
+            kind,
+            opens,
+            months=MONTH_BY_NAME,
+            has_capital_months=True,
+            before_number=CURRENCY_CODES | BEFORE_NUMBER,
+            after_number=AFTER_NUMBER,
+            links=_OF,
+            takes=_CYRILLIC_OR_HANGUL,
+            has_numerals=False,
+            is_english=True,
+            firsts_of_units=FIRST_OF_UNIT,
         )
     return WordRules(
         kind,

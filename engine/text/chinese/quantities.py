@@ -32,13 +32,22 @@ _NUMBER: Final = r"\d++(?:\.\d++)?+"
 _START: Final = r"(?<![A-Za-z\d.])"
 
 
-_CODE_NAME: Final = rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]? ?[\"'(]?)"
+_CODE_NAME: Final = rf"(?P<word>(?:{CODE_WORDS})[是为]?[：:]?[ {PAUSE}]{{0,3}}[\"'(]?)"
 _SIGN: Final = any_of(CURRENCIES)
 _MAGNITUDE: Final = rf"(?: ?(?P<magnitude>{any_of(MAGNITUDES)})(?![A-Za-z]))?"
 _WRITTEN: Final = f"(?: ?(?P<written>{WRITTEN_CURRENCIES}))?"
 _SHORT_DATE: Final = r"(?P<month>1[0-2]|0?[1-9])/(?P<day>3[01]|[12]\d|0?[1-9])(?=(?P<sign>[号日])?)"
 _UNIT: Final = any_of(UNITS)
 _SPACED_UNIT: Final = any_of(set(UNITS) - ONLY_ATTACHED)
+
+# At an amount: of one sign or letters, but not in the middle of a word.
+_BEFORE_AMOUNT: Final = rf"(?<![A-Za-z])(?P<sign>{_SIGN}) ?(?P<amount>{_NUMBER})"
+_BEHIND_AMOUNT: Final = rf" ?(?P<sign>{_SIGN})(?![\dA-Za-z])"
+_SIDES: Final = {"N": "北纬", "S": "南纬", "E": "东经", "W": "西经"}
+
+
+def _without_commas(match: Match) -> str:
+    return match[0].replace(",", "")
 
 
 def _year(digits: str) -> str:
@@ -135,7 +144,11 @@ def _measure(match: Match) -> str:
 
 
 _SEPARATED: Final[tuple[Source, ...]] = (
-    (r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])", lambda match: match[0].replace(",", ""), ","),
+    (
+        r"(?<![\d,.])(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d\d)+,\d{3})(?![\d,])",
+        lambda match: match[0].replace(",", ""),
+        ",",
+    ),
     (rf"(?<=\d) +(?={_HAN})", "", " "),
     (r"(?<=\d)：(?=\d)", ":", "："),
     (r"(?<=\d)\.0+(?=[美欧港日韩]?元)", "", ".0"),
@@ -169,6 +182,17 @@ _DATES_AND_TIMES: Final[tuple[Source, ...]] = (
     (r"(?<![\d:.])0?0:(?P<minutes>[0-5]\d)(?![\d:])", _midnight, "0:"),
 )
 _CODES: Final[tuple[Source, ...]] = (
+    # Of a network card.
+    (
+        r"(?<![A-Za-z0-9:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?![A-Za-z0-9:])",
+        lambda match: PAUSE.join(say_digits(part.upper()) for part in re.split("[:-]", match[0])),
+    ),
+    (
+        r"(?<=转)(?P<digits>\d{1,6})(?![\d.:/%万亿元])(?=[，。；,;]|\s|\Z|号|分机)",
+        lambda match: say_telephone_digits(match[0]),
+        "转",
+    ),
+    (r"#(\d{4,})(?!\d|\.\d)", lambda match: say_digits(match[1]), "#"),
     (r"(?<![A-Za-z\d.-])[1-9]\d{3}(?P<gap>[ -])\d{4}(?:(?P=gap)\d{4}){1,3}(?:(?P=gap)\d{1,4})?(?![\d-]|年)", _card),
     (r"(?<![A-Za-z\d+.-])\+\d{1,3}(?:[ -]?\d{2,5}){2,5}(?![\d-])", _telephone, "+"),
     (r"(?<![A-Za-z\d.-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![\d-])", _telephone, "1"),
@@ -200,6 +224,7 @@ _CODES: Final[tuple[Source, ...]] = (
     ),
 )
 _MEASURES: Final[tuple[Source, ...]] = (
+    (rf"({_NUMBER}) ?° ?([NSEW])(?![A-Za-z])", lambda match: f"{_SIDES[match[2]]}{match[1]}度", "°"),
     (
         rf"(?<![\w.-])(?P<year>(?:19|20)\d\d)-(?P<month>0[1-9]|1[0-2])(?![\d.:/-])(?! ?(?:=|{COUNTED}|[元%]))",
         lambda match: f"{_year(match['year'])}{int(match['month'])}月",
@@ -212,13 +237,20 @@ _MEASURES: Final[tuple[Source, ...]] = (
         lambda match: f"{match[1]}{say_count(match[2])}{PAUSE}",
         "血压",
     ),
-    (rf"(?P<sign>{_SIGN}) ?(?P<amount>{_NUMBER})(?P<han>[百千万亿]{{1,2}})?{_MAGNITUDE}{_WRITTEN}", _money),
-    (rf"{_START}(?P<amount>{_NUMBER})(?P<han>)(?P<magnitude>)??(?P<written>)?? ?(?P<sign>{_SIGN})(?!\d)", _money),
+    (
+        rf"{_BEFORE_AMOUNT}(?P<han>[百千万亿]{{1,2}})?{_MAGNITUDE}{_WRITTEN}",
+        _money,
+    ),
+    (
+        rf"{_START}(?P<amount>{_NUMBER})(?P<han>)(?P<magnitude>)??(?P<written>)?? ?(?P<sign>{_SIGN})(?![\dA-Za-z])",
+        _money,
+    ),
     (rf"{_START}(?P<amount>{_NUMBER})(?P<magnitude> (?:million|billion|trillion)|[kw])(?![A-Za-z])", _magnitude),
     (
         rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{_UNIT})| (?P<spaced>{_SPACED_UNIT}))(?![A-Za-z\d²³])",
         _measure,
     ),
+    (rf"(?<=[克升尔摩位])/({any_of(UNITS)})(?![A-Za-z\d])", lambda match: f"每{UNITS[match[1]]}", "/"),
     (r"(?<=\d) +%", "%", "%"),
     (rf"({_NUMBER})‰", r"千分之\1", "‰"),
     (rf"(?<![A-Za-z\d)%°])-({_NUMBER})%", r"负百分之\1", "%"),
@@ -276,6 +308,8 @@ _DIGIT_RULES: Final = rules_of(_SEPARATED + _DATES_AND_TIMES + _CODES + _MEASURE
 _SIGN_RULES: Final = rules_of(_SIGNS)
 _LAST_RULES: Final = rules_of(_LAST)
 _DIGIT: Final = re.compile("[0-9]")
+# A telephone's, and no emphasis: 按*键.
+_STAR_KEY: Final = re.compile(r"(?<=[按拨])(?P<quote>[\"'`]?)\*(?:号(?=键))?(?P=quote)(?=键(?!盘)|[，。,. ]|\Z)")
 _ANY_SIGN: Final = re.compile("[-~+×*÷&²³^√±≈≤≥≠∞<>/=#xX]")
 
 
@@ -287,3 +321,8 @@ def write_quantities(text: str) -> str:
     if _ANY_SIGN.search(text):
         text = apply(_SIGN_RULES, text)
     return apply(_LAST_RULES, text) if has_digit else text
+
+
+def read_star_keys(text: str) -> str:
+    """Before emphasis is dropped."""
+    return _STAR_KEY.sub("星号", text) if "*" in text else text

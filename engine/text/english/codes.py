@@ -6,6 +6,8 @@ from typing import Final
 from voicegate.engine.text.cleanup import PAUSE
 from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, MONTH_BY_NAME, STATES, Kind
+from voicegate.engine.text.english.data import DATA
+from voicegate.engine.text.english.streets import STREETS
 from voicegate.engine.text.patterns import Match, Source, any_of
 
 _NUMBERED: Final = {
@@ -67,13 +69,20 @@ PLACES: Final = any_of(
 )
 
 
+# As they stand before a number without a full stop: Hwy 1, Apt 4.
+_BEFORE_NUMBER: Final[dict[str, str]] = DATA["before_numbers"]
+
 # Behind these a star is a telephone's key.
 PRESS: Final = "[Pp]ress|[Hh]it|[Dd]ial|[Pp]ush"
 _STAR_KEY: Final = re.compile(
     rf"\b(?P<name>(?:{PRESS}|or)(?: the)?) (?P<quote>[\"'`]?)\*(?P<digits>\d{{0,4}})(?P=quote)"
     r"(?=[ .,;]|\Z)(?! ?\*)"
 )
-_SIDES: Final = {"N": "north", "S": "south", "E": "east", "W": "west"}
+SIDES: Final = {
+    **{"N": "north", "S": "south", "E": "east", "W": "west"},
+    **{"NE": "northeast", "NW": "northwest", "SE": "southeast", "SW": "southwest"},
+}
+_STREET: Final = rf"(?:{any_of([*STREETS, *(name.title() for name in STREETS.values())])})"
 
 
 def _say_groups(text: str) -> str:
@@ -89,8 +98,30 @@ def _code(match: Match) -> str:
     return f"{match['name']}{_say_groups(match['digits'])} "
 
 
+def _port(match: Match) -> str:
+    return f" {_say_groups(match['digits'])} "
+
+
 def _state(match: Match) -> str:
     return f"{match['gap']}{STATES[match['state']]} {_say_groups(match['digits'])} "
+
+
+# Of a street: 500 W 5th Ave, on N Main St, Pennsylvania Ave NW.
+_SIDE_BEFORE: Final = re.compile(
+    rf"(?:(?<=\d )|(?<=\A))({any_of(SIDES)}) "
+    rf"(?=\d{{1,3}}(?:st|nd|rd|th)\b|(?:[A-Z][a-z]+ ){{1,2}}{_STREET}\b)"
+)
+_SIDE_BEHIND_PREPOSITION: Final = re.compile(
+    rf"\b((?:on|at|to|down|from|near|along|onto|up|off|via) )({any_of(SIDES)}) (?=[A-Z][a-z]|\d)"
+)
+_SIDE_BEHIND: Final = re.compile(rf"\b({_STREET}\.? )({any_of(SIDES)})\b(?=,|[.;]?(?:\s|\Z))")
+
+
+def read_sides(text: str) -> str:
+    """North of a street, written with its letter."""
+    text = _SIDE_BEHIND.sub(lambda match: f"{match[1]}{SIDES[match[2]]}", text)
+    text = _SIDE_BEHIND_PREPOSITION.sub(lambda match: f"{match[1]}{SIDES[match[2]]} ", text)
+    return _SIDE_BEFORE.sub(lambda match: f"{SIDES[match[1]]} ", text)
 
 
 def read_star_keys(text: str) -> str:
@@ -101,9 +132,8 @@ def read_star_keys(text: str) -> str:
 
 
 def _side(match: Match) -> str:
-    """Of a street or a motorway."""
-    name = "I " if match[0].startswith("I") else ""
-    return f" {name}{numbers.say_plain(match['number'])} {_SIDES[match['side']]} "
+    """Of a motorway."""
+    return f" {' '.join(match['road'])} {numbers.say_plain(match['number'])} {SIDES[match['side']]} "
 
 
 def _numbered(match: Match) -> str:
@@ -125,6 +155,9 @@ def _place(match: Match) -> str:
 
 
 CODES: Final[tuple[Source, ...]] = (
+    (rf"\b({any_of(_BEFORE_NUMBER)})\.? (?=\d)", lambda match: f"{_BEFORE_NUMBER[match[1]]} "),
+    (r"\b(?P<name>[Pp]ort )(?P<digits>[1-9]\d{2,4}(?!\d))" + CODE_END, _code, "ort "),
+    (r"(?<=[A-Za-z]):(?P<name>)(?P<digits>[1-9]\d{3,4})(?=/|[.,;]?(?:\s|\Z))", _port, ":"),
     (r"\bCO2\b", "C O two", "CO2"),  # a formula that everybody spells
     # Tax forms and savings, of which nobody counts so many.
     (r"(?<![\w.,$€£-])10(40|98|99)s\b", lambda match: f" ten {numbers.say_decade(match[1])} ", "10"),
@@ -138,27 +171,24 @@ CODES: Final[tuple[Source, ...]] = (
     (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone, "-"),
     (r"(?<![\w.-])\d{3}-\d\d-\d{4}(?![\d-])", _phone, "-"),  # of social security
     (r"(?<![\w.-])\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?![\d-])", _phone),  # a card's
+    # Of an order: 112-4567890-1234567, and of a bank: 12-34-56.
+    (r"(?<![\w.-])(?=(?:\d-?){9})\d{2,8}(?:-\d{2,8}){2,5}(?![\w-])", _phone, "-"),
     (r"(?<![\w.-])97[89]-\d{1,5}-\d{1,7}-\d{1,7}-\d(?![\d-])", _phone, "-"),  # a book's
     (
         rf"\b(?P<name>{CODE_NAME} [\"'(]?)"
-        rf"(?P<digits>\d{{3,4}}(?:[ -]\d{{3,4}}){{1,3}}|\d{{3,}}+){CODE_END}",
+        rf"(?P<digits>\d{{3,4}}(?:[ -]\d{{3,4}}){{1,4}}|\d\d(?:-\d\d){{2}}|\d{{3,}}+){CODE_END}",
         _code,
     ),
     (rf"\b(?P<name>{CALL} )(?P<digits>{SERVICES}){CODE_END}", _code),
     (r"(?<![\w.,:/$€£#-])(?P<name>)(?P<digits>911)(?![\w%/-]|[.,:]\d| [a-z]{2,20}s\b)", _code, "911"),
     (rf"(?<=[A-Za-z])(?P<gap>,? )(?P<state>{STATE}) (?P<digits>{_ZIP})", _state),
-    (rf"\b(?P<name>{STATE} )(?P<digits>{_ZIP})", _code),
+    (rf"\b(?P<gap>)(?P<state>{STATE}) (?P<digits>{_ZIP})", _state),
     (rf"\b(?P<name>(?:ending|ends) in )(?P<digits>(?!(?:19|20)\d\d)\d{{4}}){CODE_END}", _code, " in "),
-    (r"\bI-(?P<number>\d{1,3})(?P<side>[NSEW])\b", _side, "I-"),
-    (
-        r"(?<![\w.-])(?P<number>\d{1,5}) (?P<side>[NSEW]) "
-        r"(?=\d{1,3}(?:st|nd|rd|th)\b|[A-Z][a-z]+ (?:St|Ave|Blvd|Rd|Dr|Street|Avenue|Road)\b)",
-        _side,
-    ),
+    (r"\b(?P<road>I|[A-Z]{2})-(?P<number>\d{1,3}) ?(?P<side>[NSEW])\b(?!['.-]\w)", _side, "-"),
     (r"(?<![\w.,$€£-])(?P<name>)(?P<number>\d{1,4})(?P<letter>B) (?=[A-Z][a-z])", _place, "B "),
     (rf"\b(?P<name>{PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
     (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version, "."),
-    (r"(?<!\w)(?P<v>[vV])(?:\. ?)?(?P<parts>\d++(?:\.\d++)*+)", _version),
+    (r"(?<!\w)(?P<v>[vV])(?:\. ?)?(?P<parts>(?:(?<!V)\d++|\d++(?=\.\d))(?:\.\d++)*+)", _version),
     # "Just a sec. 3 results" are no section.
     (rf"\b(?P<name>(?!(?<=\b[Aa] )sec|(?<=\bone )sec)(?:{any_of(_NUMBERED)}))\. ?(?=\d)", _numbered, "."),
 )

@@ -36,5 +36,5 @@ AFTER_NUMBER: Final = (
     | _SPELLED_MAGNITUDES
     | _HALF_DAYS
     | CURRENCY_CODES
-    | frozenset({"°C", "°F"})
+    | frozenset({"°C", "°F", "in"})
 )

@@ -8,121 +8,23 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english import numbers
-from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, MONTHS, stop_behind
-from voicegate.engine.text.english.codes import CODES
+from voicegate.engine.text.english.abbreviations import MONTHS
+from voicegate.engine.text.english.codes import CODES, SIDES
+from voicegate.engine.text.english.data import DATA
+from voicegate.engine.text.english.dates import DATES_AND_TIMES, TIMESTAMPS, read_slash_dates
 from voicegate.engine.text.english.measures import CURRENCIES, LONG_SIGNS, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
 from voicegate.engine.text.english.serials import PAIRS, SERIALS
 from voicegate.engine.text.patterns import Match, Source, any_of, apply, rules_of
 
-# Of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
-_FIRST_YEAR_OF_1900S: Final = 69
-
 _START: Final = r"(?<![\w.])(?<!\d,)"  # of a number that stands alone
 # With the groups of three that most write, or those of India: 12,34,567.
 _NUMBER: Final = r"(?:\d{1,2}(?:,\d\d(?!\d))++,\d{3}(?!\d)|\d++(?:,\d{3}(?!\d))*+)(?:\.\d++)?+"
-_MONTH: Final = rf"(?P<month>{any_of(name.title() for name in MONTH_BY_NAME)})\b\.?"
-_DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/]|[.,]\d)"
-_UNTIL: Final = r"(?:-(?P<until>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/-]|[.,]\d))?"
-_YEAR: Final = r"(?:,? (?P<year>\d{4})(?![\d:%/]|[.,]\d))?"
-_HALF_DAY: Final = r"(?P<half>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b)"
 _SIGNS: Final = "".join(CURRENCIES)
 # Letters only right behind the digits: "$3 T-shirt" is none.
 _MAGNITUDE: Final = (
     rf"(?: ?(?P<magnitude>{any_of(name for name in MAGNITUDES if len(name) > 1)}"
     rf"|(?<=\d)(?:{any_of(name for name in MAGNITUDES if len(name) == 1)}))\b(?!-))?"
 )
-
-# --- dates and times ------------------------------------------------------------------------------------------
-
-
-def _date(match: Match, month: int, day: int) -> str:
-    """Month and day as written, or exchanged if only that makes a date."""
-    if month > 12:
-        month, day = day, month
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        return match[0]
-    return f" {MONTHS[month - 1]} {numbers.say_ordinal(str(day))}, {numbers.say_plain(_full_year(match['year']))} "
-
-
-def _month_first(match: Match) -> str:
-    return _date(match, int(match["first"]), int(match["second"]))
-
-
-def _day_first(match: Match) -> str:
-    return _date(match, int(match["second"]), int(match["first"]))
-
-
-def _short_date(match: Match, month: int, day: int) -> str:
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        return match[0]
-    return f"{match['before']}{MONTHS[month - 1]} {numbers.say_ordinal(str(day))} "
-
-
-def _short_month_first(match: Match) -> str:
-    return _short_date(match, int(match["first"]), int(match["second"]))
-
-
-def _short_day_first(match: Match) -> str:
-    return _short_date(match, int(match["second"]), int(match["first"]))
-
-
-def _is_fraction(match: Match) -> bool:
-    return int(match["first"]) < int(match["second"]) and int(match["second"]) in _EVERYDAY_DENOMINATORS
-
-
-def _expiry(match: Match) -> str:
-    return f"{match['verb']}{MONTHS[int(match['month']) - 1]} {numbers.say_integer(match['year'])} "
-
-
-def _full_year(year: str) -> str:
-    return year if len(year) == 4 else f"{'19' if int(year) >= _FIRST_YEAR_OF_1900S else '20'}{year}"
-
-
-def _year_behind(match: Match) -> str:
-    return f", {numbers.say_plain(match['year'])}" if match["year"] else ""
-
-
-def _month_day(match: Match) -> str:
-    if not 1 <= int(match["day"]) <= 31:
-        return match[0]
-    month = MONTH_BY_NAME[match["month"].lower()]
-    until = f" to {numbers.say_ordinal(match['until'])}" if match["until"] else ""
-    return f"{month} {numbers.say_ordinal(match['day'])}{until}{_year_behind(match)} "
-
-
-def _day_month(match: Match) -> str:
-    if not 1 <= int(match["day"]) <= 31:
-        return match[0]
-    month = MONTH_BY_NAME[match["month"].lower()]
-    stop = "" if match["year"] else stop_behind(match)
-    return f"the {numbers.say_ordinal(match['day'])} of {month}{_year_behind(match)}{stop} "
-
-
-def _timestamp(match: Match) -> str:
-    """A program's: 2024-03-15T14:30:00Z."""
-    return f"{match[1]}, {match[2].partition('.')[0]}{' UTC' if match['zone'] == 'Z' else ''}"
-
-
-def _clock(match: Match) -> str:
-    hour, minutes, seconds, half = match["hour"], match["minutes"], match["seconds"], match["half"]
-    if int(hour) > 24:
-        return match[0]
-    words = [numbers.say_integer(hour.lstrip("0") or "0")]
-    has_seconds = (seconds or "00") != "00"
-    if minutes != "00" or has_seconds:
-        words.append(numbers.say_minutes(minutes))
-    elif not half:
-        words.append("o'clock" if int(hour) <= 12 else "hundred")
-    if has_seconds:
-        words.append(f"and {numbers.say_integer(seconds.lstrip('0') or '0')} seconds")
-    if half:
-        words.append(f"{half.upper()} M{stop_behind(match)}")
-    return f" {' '.join(words)} "
-
-
-def _hour(match: Match) -> str:
-    return f" {numbers.say_integer(match['hour'].lstrip('0') or '0')} {match['half'].upper()} M{stop_behind(match)} "
-
 
 # --- money and measures ---------------------------------------------------------------------------------------
 
@@ -164,6 +66,24 @@ def _degrees(match: Match) -> str:
     return f" {numbers.say_number(match['number'])} {'degree' if match['number'] == '1' else 'degrees'}{scale} "
 
 
+def _count(match: Match) -> str:
+    """Of things, and no year: "1234 dollars", but "in 2024 sales rose"."""
+    number, noun = match["number"], match["noun"]
+    before = match.string[max(match.start() - _MAX_LOOK, 0) : match.start()]
+    is_late = int(number) in _YEARS_OF_TODAY
+    if noun in _MEASURES_BY_NAME:
+        is_count = not (is_late and _BEFORE_YEAR.search(before) and noun in _MONEY_BY_NAME)
+    else:
+        is_count = _is_plural(noun) and not (_BEFORE_ANY_YEAR if is_late else _BEFORE_YEAR).search(before)
+    return f" {numbers.say_integer(number)}" if is_count else match[0]
+
+
+def _is_plural(noun: str) -> bool:
+    return noun in _PLURALS or (
+        noun.endswith("s") and noun not in _NO_PLURALS and not noun.endswith(("ss", "us", "is"))
+    )
+
+
 def _mixed_fraction(match: Match) -> str:
     fraction = numbers.say_fraction(match["top"], match["bottom"])
     if fraction.startswith("one "):
@@ -177,6 +97,24 @@ def _fraction(match: Match) -> str:
     return f" {numbers.say_fraction(match['top'], match['bottom'])} "
 
 
+_MONEY_BY_NAME: Final = frozenset(name for currency in CURRENCIES.values() for name in currency[:2])
+_MEASURES_BY_NAME: Final = frozenset(name for names in UNITS.values() for name in names) | _MONEY_BY_NAME
+_PLURALS: Final = frozenset(DATA["words"]["plurals_without_s"])
+_NO_PLURALS: Final = frozenset(DATA["words"]["no_plurals"])
+# Years of which most is written. Before others a plural is rather counted.
+_YEARS_OF_TODAY: Final = range(1900, 2100)
+_BEFORE_YEAR: Final = re.compile(
+    r"\b(?:[Ii]n|[Ss]ince|[Uu]ntil|[Bb]y|[Ff]rom|[Dd]uring|[Bb]efore|[Aa]fter|[Yy]ear|[Cc]irca|[Ll]ate|[Ee]arly"
+    r"|[Mm]id) \Z"
+)
+_BEFORE_ANY_YEAR: Final = re.compile(
+    rf"{_BEFORE_YEAR.pattern}|(?:\b(?:[Tt]he|[Tt]his|[Aa]nd|[Oo]f|[Oo]r|to|[Ss]pring|[Ss]ummer|[Ff]all|[Ww]inter)|'s"
+    rf"|\b(?:{any_of(MONTHS)})|,) \Z"
+)
+_MAX_LOOK: Final = 20
+
+_POINTS: Final = str.maketrans(".,", ",.")
+
 # --- the rules ------------------------------------------------------------------------------------------------
 
 # What is so many inches, and how it is: a 65" TV, 12 in. wide.
@@ -184,10 +122,31 @@ _INCHES_BEFORE: Final = (
     "(?:TVs?|tele|monitor|screen|display|laptop|tablet|pizza|pipe|wheel|rim|tire|blade|skillet|pan)\\w*\\b"
 )
 _INCHES_OF: Final = "(?:wide|long|tall|high|deep|thick|apart|by|of|x|in diameter)\\b"
-_TIMESTAMP_DATE: Final = r"\d{4}-\d\d-\d\d"
-_TIMESTAMP_TIME: Final = r"\d\d:\d\d(?::\d\d(?:\.\d{1,9})?+)?+"
 _TIME_BEHIND: Final = r"\d{1,2}(?::[0-5]\d)? ?[AaPp]\.?[Mm]\b"
 _BETWEEN: Final[tuple[Source, ...]] = (
+    (r"\b([Vv]ersion) [vV](?=\d)", r"\1 ", "ersion"),
+    # Money as most of Europe groups it: €1.299,00.
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})++,\d\d(?!\d)", lambda match: match[0].translate(_POINTS), ","),
+    (r"(\d{3}[ .-]\d{4}) x\.? ?(?=\d{1,5}(?!\w|\.\d))", r"\1 extension ", " x"),
+    (
+        r"(?<=\d)x(?= (?:an?|per|daily|weekly|faster|slower|more|less|higher|lower|bigger|larger|smaller|the|as)\b)",
+        " times",
+    ),
+    (r"(?<![\w.-])(?<!0)(\d++(?:\.\d++)?+)e(-?\d{1,3})(?!\w)", r"\1 E \2", "e"),
+    (r"(\d{2,3})/(?=\d{2,3} ?mmHg)", r"\1 over ", "mmHg"),
+    (r"\b((?:BP|[Bb]lood pressure)\D{0,14}\d{2,3})/(?=\d{2,3}(?![\d/]))", r"\1 over ", "/"),
+    (r"(?<=ft )(\d{1,2}) in\b(?!\.\w)", r"\1 inches", "ft "),
+    (r"(?<![\w'])([3-8])'(\d{1,2})(?:\"|(?!\w))", r"\1 foot \2", "'"),
+    (r"(\d\.\d{1,3}) s\b", r"\1 sec", " s"),
+    (r"(?<=\d) ?° ?([NSEW])\b", lambda match: f" degrees {SIDES[match[1]]}", "°"),
+    (r"(?<![\w.,])(\d\d)ers\b", lambda match: f" {numbers.say_integer(match[1]).removesuffix('e')}ers ", "ers"),
+    (
+        rf"(?<![\w.-])(?P<number>{_NUMBER})-(?P<unit>{any_of(set(UNITS) - ONLY_ATTACHED)})\b(?!\.\w|-)"
+        r"(?:\.(?= [a-z]))?",
+        lambda match: f" {numbers.say_number(match['number'])} {UNITS[match['unit']][0]} ",
+        "-",
+    ),
+    (rf"(?<=\d)m(?= (?:{any_of(DATA['words']['counted_in_millions'])})\b)", " million", "m "),
     (
         rf"(?:(?<=range )|(?<=interval )|(?<=domain )|(?<=between ))[\[(](-?{_NUMBER}), ?(-?{_NUMBER})[\])]",
         r"\1 to \2",
@@ -213,6 +172,7 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"(?<![\d/.])(\d{1,3})/(5|10)(?= stars?\b)", r"\1 out of \2", "/"),
     (r"\b((?:[Ss]tep|[Pp]age|[Pp]art|[Ss]lide|[Qq]uestion) \d{1,3})/(?=\d{1,3}(?![\d/]))", r"\1 of ", "/"),
     (r"\b((?:[Rr]ated|[Rr]ating|[Ss]cored?)(?: of| is|:)? \d{1,3})/(?=\d{1,3}(?![\d/]))", r"\1 out of ", "/"),
+    (r"(?<=\d)(?<!\b0) ?x ?(?=\d)", " by ", "x"),
     (r"(?<=\d) / (?=\d)", " divided by ", "/"),
     # Seconds, and no decade: "It takes 30s.", but: "in 80s style".
     (
@@ -222,33 +182,11 @@ _BETWEEN: Final[tuple[Source, ...]] = (
         "0s",
     ),
     (r"\b((?:[Ff]or|[Ii]n) [2-9]0)s(?= (?:or|and|before|then)\b|[.,;:!?]|\s*\Z)", r"\1 sec", "0s"),
-    (rf"\b({_TIMESTAMP_DATE})T({_TIMESTAMP_TIME})(?P<zone>Z|[+-]\d\d:?\d\d)?(?!\w)", _timestamp, "T"),
     (rf"(?<![\w{_SIGNS}])(?P<long>{any_of(LONG_SIGNS)}) ?(?={_NUMBER})", lambda match: LONG_SIGNS[match["long"]]),
     (
         rf"(?<![\w.,:{_SIGNS}])(?P<amount>{_NUMBER}{_MAGNITUDE}) ?(?P<long>{any_of(LONG_SIGNS)})(?!\w)",
         lambda match: LONG_SIGNS[match["long"]] + match["amount"],
     ),
-)
-_DATES_AND_TIMES: Final[tuple[Source, ...]] = (
-    (r"(?<![\d-])(?P<year>\d{4})-(?P<first>\d\d?)-(?P<second>\d\d?)(?![\d-])", _month_first, "-"),
-    (r"(?<![\d/])(?P<year>\d{4})/(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])", _month_first, "/"),
-    (rf"(?<=\d) ?- ?(?={_MONTH} \d)", " to ", "-"),
-    (rf"\b{_MONTH} {_DAY}{_UNTIL}{_YEAR}", _month_day),
-    (rf"(?:\b[Tt]he )?{_START}(?<![:/$€£-]){_DAY} (?:of )?{_MONTH}{_YEAR}", _day_month),
-    (
-        r"(?<![\d:.])(?P<hour>\d\d?):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d))?(?![\d:])"
-        rf"(?: ?{_HALF_DAY})?",
-        _clock,
-        ":",
-    ),
-    (rf"{_START}(?<!:)(?P<hour>\d\d?) ?{_HALF_DAY}", _hour),
-    (
-        r"(?<![\w.,])7(\d7)s\b",
-        lambda match: f" seven {numbers.say_integer(match[1].lstrip('0'))}s ",
-        "7s",
-    ),  # aeroplanes
-    (r"\b1s and 0s\b", "ones and zeros", "1s"),
-    (r"(?<![\d.,])'?((?:1[1-9]|20)\d0|[2-9]0)'?s\b", lambda match: f" {numbers.say_decade(match[1])} ", "s"),
 )
 # But for money these leave the digits to the rules behind them: "5-10 km" becomes "5 to 10 km".
 _RANGES_AND_SIGNS: Final[tuple[Source, ...]] = (
@@ -280,17 +218,17 @@ _MEASURES: Final[tuple[Source, ...]] = (
         _measure,
     ),
     (
-        rf"{_START}(?P<number>{_NUMBER})(?P<magnitude>k|M|bn)\b",
+        rf"{_START}(?P<number>{_NUMBER})(?P<magnitude>k|M|bn)\b(?! (?:run|race|walk)\b)",
         lambda match: f" {numbers.say_number(match['number'])} {MAGNITUDES[match['magnitude']]} ",
     ),
 )
 _PLAIN: Final[tuple[Source, ...]] = (
+    (rf"{_START}(?P<number>[12]\d{{3}})(?= (?:(?:square|cubic) )?(?P<noun>[a-z]{{3,20}})\b)", _count, " "),
     (r"(?<![\d/.])(?P<whole>\d{1,3}) (?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _mixed_fraction, "/"),
     (r"(?<![\d/.])(?P<top>\d{1,3})/(?P<bottom>\d{1,3})(?![\d/])", _fraction, "/"),
     (rf"{_START}(\d++(?:,\d{{3}}(?!\d))*+)(?:st|nd|rd|th)\b", lambda match: f" {numbers.say_ordinal(match[1])} "),
     (rf"{_START}(\d{{1,4}}):(\d{{1,4}})(?![\d:])", r"\1 to \2", ":"),
     (r"(?<=\d) - (?=\d)", " minus ", "-"),
-    (r"(?<=\d)x(?=\d)", " by ", "x"),
     (r"(?<=\d) ?[*×] ?(?=\d)", " times "),
     (r"(?<=\d) ?÷ ?(?=\d)", " divided by ", "÷"),
     (r"(?<=\d)\.(?=[a-z])|(?<=[A-Za-z])\.(?=\d)", " point ", "."),
@@ -298,30 +236,11 @@ _PLAIN: Final[tuple[Source, ...]] = (
     (r"(?<![\w.])(\.\d++)", lambda match: f" {numbers.say_number(match[1])} ", "."),
     (_NUMBER, lambda match: f" {numbers.say_plain(match[0])} "),
 )
-_RULES: Final = rules_of(_BETWEEN + SERIALS + _DATES_AND_TIMES + CODES + PAIRS + _RANGES_AND_SIGNS + _MEASURES + _PLAIN)
+_RULES: Final = rules_of(
+    _BETWEEN + TIMESTAMPS + SERIALS + DATES_AND_TIMES + CODES + PAIRS + _RANGES_AND_SIGNS + _MEASURES + _PLAIN
+)
 
 _DIGIT: Final = re.compile(r"\d")
-_SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])")
-
-
-# Behind a weekday or one of these words it is a day and no fraction.
-_SHORT_DATE: Final = re.compile(
-    r"\b(?P<before>(?:[Oo]n|[Dd]ue|[Uu]ntil|[Ss]ince|[Ee]xpir(?:es?|ed|ing)|[Tt]oday|[Tt]omorrow"
-    r"|(?:Mon|Tue|Wednes|Thurs|Fri|Satur|Sun)day|Mon|Tues?|Wed|Thu|Thurs|Fri|Sat|Sun),? \(?)"
-    r"(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])"
-    r"(?! (?:of|cups?|inch|miles?)\b)"
-)
-# ... and behind these, where it is no everyday fraction: "by 4/1", but: increase it by 3/4.
-_SHORT_DATE_OR_FRACTION: Final = re.compile(
-    r"\b(?P<before>(?:[Bb]y|[Bb]efore|[Aa]fter|[Ff]rom|[Tt]hrough|[Tt]o|[Uu]ntil) )"
-    r"(?P<first>\d\d?)/(?P<second>\d\d?)(?![\d/])(?! (?:of|cups?|inch|miles?)\b)"
-)
-_EVERYDAY_DENOMINATORS: Final = frozenset({2, 3, 4, 5, 6, 8, 10, 16})
-# A card's: the month and the year, which is read as the day of a date may be.
-_EXPIRY: Final = re.compile(
-    r"(?<=\b[Ee]xp)(?P<verb>ir(?:es?|y|ation|ed)(?: date)?:?(?: in| is| on)? )"
-    r"0(?P<month>[1-9])/(?P<year>[2-9]\d)(?![\d/])"
-)
 
 
 def read_quantities(text: str, *, is_day_first: bool = False) -> str:
@@ -329,9 +248,5 @@ def read_quantities(text: str, *, is_day_first: bool = False) -> str:
     if _DIGIT.search(text) is None:  # every rule needs one
         return text
     if "/" in text:
-        text = _SLASH_DATE.sub(_day_first if is_day_first else _month_first, text)
-        short_date = _short_day_first if is_day_first else _short_month_first
-        text = _EXPIRY.sub(_expiry, text)
-        text = _SHORT_DATE.sub(short_date, text)
-        text = _SHORT_DATE_OR_FRACTION.sub(lambda match: match[0] if _is_fraction(match) else short_date(match), text)
+        text = read_slash_dates(text, is_day_first=is_day_first)
     return apply(_RULES, text)

@@ -5,6 +5,8 @@ from typing import Final
 
 from voicegate.engine.text.cleanup import PAUSE
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAY_BY_START, stop_behind
+from voicegate.engine.text.english.codes import read_sides
+from voicegate.engine.text.english.data import DATA
 from voicegate.engine.text.english.letters import read_letters
 from voicegate.engine.text.english.quantities import read_quantities
 from voicegate.engine.text.english.streets import STREETS
@@ -45,6 +47,10 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"(?<=[A-Za-z\d)]) ?\^ ?(?=-?[A-Za-z\d])"), " to the power of "),
     (re.compile("√ ?"), " square root of "),
     (re.compile(r"(?<=[A-Za-z]) #(?=:| \d)"), " number"),
+    (re.compile(r"#(?=[A-Z]{1,5}-?\d|[A-Z]-[A-Z0-9-]*\d)"), " number "),
+    (re.compile(r"\b([Hh]ashtag:?) #(?=\w)"), r"\1 "),
+    # Many digits behind it count nothing: PO #88213.
+    (re.compile(r"#(\d{4,})(?![\w,%]|\.\d)"), lambda match: f" number {' '.join(match[1])} "),
     (re.compile(r"#(?=\d)"), " number "),
     (re.compile(r"\b([CF])#"), r"\1 sharp "),
     (re.compile(r"#(?=[A-Za-z])"), " hashtag "),
@@ -60,6 +66,7 @@ _SHORTHAND: Final = (
     (re.compile(r"(?<![\w/])c/o(?![\w/])"), "care of"),
     (re.compile(r"\b([Nn])os?\. of\b"), r"\1umber of"),
 )
+_SHORT_WORDS: Final = re.compile(rf"(?<![\w.-])(?:{any_of(DATA['shorthand'])})(?![\w-]|\.\w)")
 _SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+=>$€£¥₹₩-]")  # every one of these rules needs one
 # "wait .env" is a name, and "./run.sh" another.
 _LEADING_DOT: Final = re.compile(r"(?:(?<=\s)|^)(?:\.NET\b|\./(?=\w)|\.(?=[A-Za-z]{2}))")
@@ -90,7 +97,7 @@ _SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹�
 # "Dr", "Ave", "Fri" and their like are read without a full stop, too.
 _PLAIN_WORD: Final = (
     rf"(?!(?:Mr|Mrs|Ms|Prof|vs|{any_of(STREETS)}|Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b)"
-    r"(?:[A-Z]?[a-z]+|[A-Z])(?:'[a-z]+)*"
+    r"(?:[A-Z]?[a-z]+|[A-DF-MO-RT-VX-Z])(?:'[a-z]+)*"  # N, S, E and W may be sides of a street
 )
 _PLAIN: Final = re.compile(rf"{_PLAIN_WORD}(?:[,;?!]? {_PLAIN_WORD})*[.,;?!]?")
 
@@ -110,6 +117,7 @@ def read_english(text: str, *, is_day_first: bool = False) -> str:
     if _SIGN_BEFORE_NUMBERS.search(text) is not None:
         for pattern, reading in _BEFORE_NUMBERS:
             text = pattern.sub(reading, text)
+    text = _SHORT_WORDS.sub(lambda match: DATA["shorthand"][match[0]], read_sides(text))
     text = _SYMBOLS.sub(_symbol, read_quantities(text, is_day_first=is_day_first))
     return tidy(read_letters(tidy(text, keep_inner_stops=True)))
 

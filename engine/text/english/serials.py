@@ -104,6 +104,10 @@ SERIALS: Final[tuple[Source, ...]] = (
     (r"(?<![\w.-])0[xX](?P<serial>[0-9A-Fa-f]{1,16})(?!\w)", lambda match: f" zero X{spell_all(match[1])}", "0"),
     # Of a network card, of a bank account, and what programs name things with.
     (r"(?<![\w:])(?P<serial>[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5})(?![\w:])", _by_digits),
+    (
+        r"\b(?P<name>(?:SWIFT|BIC)(?: code)?(?: is)?:? )(?P<serial>[A-Z]{6}[A-Z0-9]{2,5})(?!\w)",
+        lambda match: f"{match['name']}{spell_all(match['serial'])}",
+    ),
     (r"(?<!\w)(?P<serial>[A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?)(?!\w)", _by_digits, " "),
     (r"(?<![\w-])(?P<serial>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w-])", _by_digits, "-"),
     (r"(?<![\w.-])(?P<serial>(?=[a-f]*\d)(?=\d*[a-f])(?=[0-9a-f]*\d[0-9a-f]*\d)[0-9a-f]{7,40})(?![\w-])", _by_digits),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 
 MODES = [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM]
 # A call of Python or C takes about 0.1 us: a bite of so many is below a millisecond, but for what its patterns scan.
-MAX_CALLS_A_BITE = 8_000
+MAX_CALLS_A_BITE = 10_000
 
 
 class CallCounter:

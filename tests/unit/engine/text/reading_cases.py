@@ -446,7 +446,7 @@ CALLERS = [
     ),
     ("Call Dr. Smith. Meet Jane Dr. Smith.", "Call doctor Smith. Meet Jane doctor Smith."),
     ("123 Main St, 3rd Ave is, Oak Ln", "one hundred and twenty-three Main street, third avenue is, Oak lane"),
-    ("12 Main St. Suite 5, 9 Elm Dr Apt 4", "twelve Main street Suite five, nine Elm drive Apt four"),
+    ("12 Main St. Suite 5, 9 Elm Dr Apt 4", "twelve Main street Suite five, nine Elm drive apartment four"),
     ("1200 Market Ave A", "twelve hundred Market avenue A"),
     ("Mount St. Helens", "Mount saint Helens"),
     ("Dr Smith of St Louis sang Ave Maria", "doctor Smith of saint Louis sang Ave Maria"),

@@ -370,7 +370,7 @@ def test_wide_text_counts_threefold() -> None:
         ("at 20 °C; so it", ["at", " 20 °C;", " so", "|", " it"]),
         ("a 5 mile run now", ["a", " 5", " mile", " run", "|", " now"]),
         ("on May 5, then on", ["on", " May 5,", " then", "|", " on"]),
-        ("on 5 May 2024 then on", ["on", " 5 May 2024", " then", "|", " on"]),
+        ("on 5 May 2024 then on", ["on", " 5 May 2024 then", "|", " on"]),
         ("or 3 - 5 times so", ["or", " 3 - 5", " times", "|", " so"]),
         ("call 555 123 4567 now or", ["call", " 555 123 4567", " now", "|", " or"]),
         ("Dr. Smith and J. R. R. Tolkien so", ["Dr. Smith", " and", " J. R. R. Tolkien", "|", " so"]),

@@ -72,7 +72,13 @@ def released(text: str) -> list[str]:
         ("on the ", ["on"]),
         ("on the c", ["on", " the"]),
         ("on the 5th of ", ["on"]),
-        ("on the 5th of May 2024 we ", ["on", " the 5th of May 2024", " we"]),
+        ("on the 5th of May 2024 we ", ["on", " the 5th of May 2024 we"]),
+        # what may be a year, or so many
+        ("You spent 1234 ", ["You", " spent"]),
+        ("You spent 1234 dollars ", ["You", " spent", " 1234 dollars"]),
+        ("of 3m users ", ["of", " 3m users"]),
+        ("a 10 x 10 grid ", ["a", " 10 x 10", " grid"]),
+        ("on N Main St", ["on", " N Main"]),
         # signs between numbers, behind one and before one
         ("2 * ", []),
         ("2 * 3 is ", ["2 * 3", " is"]),

@@ -1,0 +1,47 @@
+"""Words of English that only the next one tells how to read: 1999 meters, 3m users, on N Main, Mon, Jan 6. Pure."""
+
+import re
+from typing import Final
+
+from voicegate.engine.text.characters import split_tail
+from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, WEEKDAY_BY_START
+from voicegate.engine.text.english.data import DATA
+from voicegate.engine.text.english.measures import UNITS
+
+# Before a number without a stop: Hwy 1.
+BEFORE_NUMBER: Final = frozenset(DATA["before_numbers"])
+# Between numbers: 10 x 10; and the first word of a unit of two: sq ft.
+FIRST_OF_UNIT: Final = frozenset(unit.split()[0] for unit in UNITS if " " in unit)
+
+_SIDES: Final = frozenset("NSEW")  # of a street, whose name follows
+# A year or so many, meters or millions, times.
+_AMBIGUOUS: Final = re.compile(r"(?:1[1-9]|20)\d\d|\d[\d.,]*[mx]")
+_WEEKDAYS: Final = frozenset({"Mon", "Wed", "Sat", "Sun"})  # words too, unless a month or another day follows
+
+
+def may_be_continued(word: str) -> bool:
+    stem, tail = split_tail(word)
+    is_weekday = stem in _WEEKDAYS and tail in ("", ",")
+    return is_weekday or word in _SIDES or (not tail and _AMBIGUOUS.fullmatch(stem) is not None)
+
+
+def may_belong(held: str, start: str) -> bool | None:
+    """Whether some word with this start may be read with the one before it; None: other rules know."""
+    stem = split_tail(held)[0]
+    first = next((char for char in start if char.isalnum()), "")
+    if stem in _WEEKDAYS or held in _SIDES:
+        return not first or first.isupper() or first.isdigit()
+    return True if held in FIRST_OF_UNIT or _AMBIGUOUS.fullmatch(stem) else None
+
+
+def belongs(held: str, word: str) -> bool | None:
+    """Whether the word is; None: other rules know."""
+    stem = split_tail(word)[0]
+    held_stem = split_tail(held)[0]
+    if held_stem in _WEEKDAYS:
+        return (stem[:1].isupper() and stem.lower() in MONTH_BY_NAME) or stem[:3] in WEEKDAY_BY_START
+    if held in _SIDES:
+        return stem[:1].isdigit() or stem[:1].isupper()
+    if held in FIRST_OF_UNIT:
+        return f"{held} {stem}" in UNITS
+    return True if _AMBIGUOUS.fullmatch(held_stem) and stem.isalpha() else None
