@@ -4,6 +4,7 @@ The thread owns the core and the GPU; the loop owns the set of live utterances, 
 """
 
 import asyncio
+import dataclasses
 import math
 import secrets
 import threading
@@ -235,9 +236,8 @@ class ThreadedEngine:
             self._inbox.put(lambda core: core.put_up_voice(ready))
             added = voice.info(info.languages)
             self._info = with_voice(self.info, added, is_clone=is_clone)
-            if not is_clone:
-                await asyncio.to_thread(keeper.save, voice)
-            return added
+            unsaved = "" if is_clone else await asyncio.to_thread(keeper.save, voice)
+            return dataclasses.replace(added, remark="; ".join(filter(None, (added.remark, unsaved))))
 
     async def remove_voice(self, name: str) -> None:
         async with self._voice_changes.hold(name):

@@ -34,20 +34,24 @@ class VoiceKeeper:
         """What is being made is given up."""
         self._maker.close()
 
-    def save(self, voice: Voice) -> None:
+    def save(self, voice: Voice) -> str:
         """A voice that cannot be written lasts until the engine ends, as all do where there is no directory.
 
+        Returns what to say of that to its sender; "": it was written, or need not be.
         In the place of one that was made from a pair it stays until that pair changes. The pace that the file has of
         the same speech stays, too: several engine processes make each voice, some of them long after it was tuned.
         """
         if self._voices_dir is None:
-            return
+            return ""
         path = self._path(self._voices_dir, voice.name)
         try:
             tuned = replace(voice, pace=voice.pace or _tuned_pace(path, voice))
             save_voice(tuned, path, made_from=made_from_beside(path))
         except OSError as error:
-            log.warning("voice_not_saved", voice=voice.name, path=str(path), reason=error.strerror or str(error))
+            reason = error.strerror or str(error)
+            log.warning("voice_not_saved", voice=voice.name, path=str(path), reason=reason)
+            return f"the voice could not be written ({reason}), and is gone after a restart"
+        return ""
 
     def delete(self, name: str) -> None:
         """Its file in the user's directory. What comes from the model's, or from a pair, is back at the next start."""

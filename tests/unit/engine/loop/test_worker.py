@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -120,6 +121,7 @@ class HeldEngine:
         self._config = replace(CONFIG, **config)
         self.is_asked = asyncio.Event()  # for a voice
         self.maker = HeldMaker()
+        self.voices_dir: Path | None = None
         self._loop = asyncio.get_running_loop()
         self.engine = ThreadedEngine(self._load)
 
@@ -146,7 +148,9 @@ class HeldEngine:
             prepare(*args)
 
         core.step, core.prepare_voice = held_step, told  # type: ignore[method-assign]
-        return LoadedEngine(core, engine_info(self._config, self.models.stages), VoiceKeeper(self.maker, None))
+        return LoadedEngine(
+            core, engine_info(self._config, self.models.stages), VoiceKeeper(self.maker, self.voices_dir)
+        )
 
     async def submit(self, name: str, text: str = "") -> UtteranceId:
         utterance_id = UtteranceId(name)
@@ -362,6 +366,18 @@ async def test_others_speak_and_are_begun_while_a_voice_is_made() -> None:
     await asyncio.gather(*adding)
     assert sorted(voice.name for voice in engine.info.voices) == ["one", "rms", "two"]
     await engine.close()
+
+
+async def test_a_voice_that_could_not_be_written_is_there_and_its_sender_is_told(tmp_path: Path) -> None:
+    held = HeldEngine()
+    held.voices_dir = tmp_path / "gone"
+    await held.engine.start()
+    held.go()
+    added = await held.engine.add_voice("guest", SOUND)
+    assert added.remark == "the voice could not be written (No such file or directory), and is gone after a restart"
+    assert [(voice.name, voice.remark) for voice in held.engine.info.voices] == [("rms", ""), ("guest", "")]
+    assert (await held.engine.add_voice("clone", SOUND, is_clone=True)).remark == "", "it is never written"
+    await held.engine.close()
 
 
 async def test_what_makes_no_voice_is_told_to_its_sender_and_the_next_is_made() -> None:
