@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
-from models.tiny.training import distil, export, flow, llm, pack, shards, speech_tokenizer, vocoder
+from models.tiny.training import distil, export, flow, kokoro_weights, llm, pack, shards, speech_tokenizer, vocoder
 from models.tiny.training.grammar import sentence
 from models.tiny.training.held_out import HELD_OUT
 from models.tiny.training.voices import VOICES
@@ -120,6 +122,55 @@ def test_the_trained_flow_is_the_engines() -> None:
     mask = flow.block_mask(frames, torch.device("cpu"), is_streaming=True)
     found = trained.decoder.estimator(x, made_mu, speaker, cond, torch.tensor([engine.schedule.times[step]]), mask)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_quantised_export_is_read_back_into_torchs_modules() -> None:
+    """A convolution by its node's name; an LSTM, whose gates ONNX has in another order, by what it computes."""
+    noise = np.random.default_rng(0)
+    into = {
+        "/decoder/out/Mul_quantized": noise.integers(0, 255, (3, 2, 1), np.uint8),
+        "/decoder/out/Mul_scale": np.array(0.5, np.float32),
+        "/decoder/out/Mul_zero_point": np.array(7, np.uint8),
+        "encoder.lstm.bias": np.ones(5, np.float32),
+        "w_quantized": noise.integers(-99, 99, (2, 3, 16), np.int8),
+        "r_quantized": noise.integers(-99, 99, (2, 4, 16), np.int8),
+        "b": noise.normal(size=(2, 32)).astype(np.float32),
+        "scales": np.full(2, 0.01, np.float32),
+        "zeros": np.zeros(2, np.int8),
+    }
+    lstm = ["x", "w_quantized", "r_quantized", "b", "", "", "", "", "scales", "zeros", "scales", "zeros"]
+    nodes = [
+        helper.make_node(
+            "ConvInteger", ["x", *list(into)[:1], "z", list(into)[2]], ["y"], "/decoder/out/out.0/Conv_quant"
+        ),
+        helper.make_node("DynamicQuantizeLSTM", lstm, ["h"], "/encoder/shared/LSTM_quant"),
+    ]
+    graph = helper.make_graph(
+        nodes, "export", [], [], [numpy_helper.from_array(each, name) for name, each in into.items()]
+    )
+    shared = torch.nn.LSTM(3, 4, bidirectional=True)
+    shapes = {f"predictor.shared.{name}": tuple(value.shape) for name, value in shared.state_dict().items()}
+    state = kokoro_weights.torch_state(graph, shapes | {"out.0.weight": (3, 2, 1), "lstm.bias": (5,)})
+    assert set(state) == {*shapes, "out.0.weight", "lstm.bias"}
+    wanted = (into["/decoder/out/Mul_quantized"].astype(np.float32) - 7) * 0.5
+    np.testing.assert_array_equal(state["out.0.weight"].numpy(), wanted)
+    shared.load_state_dict({name.removeprefix("predictor.shared."): state[name] for name in shapes})
+    x = noise.normal(size=(6, 1, 3)).astype(np.float32)
+    told = helper.make_graph(
+        [helper.make_node("LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=4, direction="forward")],
+        "lstm",
+        [helper.make_tensor_value_info("x", 1, (6, 1, 3))],
+        [helper.make_tensor_value_info("y", 1, None)],
+        [
+            numpy_helper.from_array(into["w_quantized"][:1].astype(np.float32).transpose(0, 2, 1) * 0.01, "w"),
+            numpy_helper.from_array(into["r_quantized"][:1].astype(np.float32).transpose(0, 2, 1) * 0.01, "r"),
+            numpy_helper.from_array(into["b"][:1], "b"),
+        ],
+    )
+    (y,) = ReferenceEvaluator(helper.make_model(told)).run(None, {"x": x})
+    with torch.no_grad():
+        found = shared(torch.from_numpy(x))[0][..., :4]
+    np.testing.assert_allclose(found.numpy(), y[:, 0], rtol=1e-4, atol=1e-5)
 
 
 def test_no_held_out_sentence_is_one_that_the_grammar_makes() -> None:

@@ -17,7 +17,7 @@ import torch
 from voicegate.engine.voices.features import mel_24k
 
 from .shards import SAMPLES_PER_FRAME, Utterance, write_shard
-from .teachers import PITCH_HOP, Hibari, Kokoro, Spoken, Teacher
+from .teachers import PITCH_HOP, Hibari, Spoken, Teacher, kokoro
 from .voices import VOICES
 
 _LEAD_SAMPLES, _TAIL_SAMPLES = 1_920, 3_840  # of quiet before and after speech: 80 and 160 ms
@@ -64,10 +64,12 @@ def _work(options: argparse.Namespace, worker: int) -> None:
     torch.set_num_threads(1)
     deadline = time.monotonic() + 60 * options.minutes
     voice = VOICES[options.voice]
-    reader = Hibari(pitch=voice.pitch, formants=voice.formants)
+    reader = Hibari()
     speaker: Teacher = reader
     if voice.style is not None:
-        speaker = Kokoro(options.kokoro / "kokoro.onnx", options.kokoro / "vocab.json", options.kokoro / voice.style)
+        cards = torch.cuda.device_count() if options.device == "cuda" else 0
+        device = torch.device("cuda", worker % cards) if cards else torch.device("cpu")
+        speaker = kokoro(options.kokoro, voice.style, device)
     texts = options.texts.read_text().splitlines()
     done: list[Utterance] = []
     for line in range(options.first_line + worker, len(texts), options.workers):
@@ -87,6 +89,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--voice", choices=sorted(VOICES), required=True)
     parser.add_argument("--kokoro", type=Path, help="a folder: kokoro.onnx, vocab.json, styles")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="of Kokoro; its workers share all cards"
+    )
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e9)

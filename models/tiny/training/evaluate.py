@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from voicegate.bench.quality import by_an_engine
 from voicegate.bench.quality import parser as quality_parser
@@ -128,15 +129,16 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def teacher(name: str, kokoro: Path | None) -> Speaker:
     from .corpus import utterance  # noqa: PLC0415 - the teachers are installed where they are measured
-    from .teachers import Hibari, Kokoro, Teacher  # noqa: PLC0415
+    from .teachers import Hibari, Teacher  # noqa: PLC0415
+    from .teachers import kokoro as kokoro_of  # noqa: PLC0415
 
     voice = VOICES[name]
-    reader = Hibari(pitch=voice.pitch, formants=voice.formants)
+    reader = Hibari()
     speaker: Teacher = reader
     if voice.style is not None:
         if kokoro is None:
             raise SystemExit(f"{name} is spoken by Kokoro-82M: --kokoro DIR")
-        speaker = Kokoro(kokoro / "kokoro.onnx", kokoro / "vocab.json", kokoro / voice.style)
+        speaker = kokoro_of(kokoro, voice.style, torch.device("cpu"))
     return lambda text, seed: utterance(speaker.speak(reader.phonemes(text)), text, voice.number).samples
 
 

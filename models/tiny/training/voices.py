@@ -9,11 +9,9 @@ class TaughtVoice:
     number: int
     style: str | None  # None: hibari's one voice
     description: str
-    pitch: float = 1.0  # of hibari's, where that one speaks
-    formants: float = 1.0
 
 
 VOICES: Final = {
     "woman": TaughtVoice(0, None, "female, US English"),
-    "man": TaughtVoice(1, None, "male, US English", pitch=0.57, formants=0.85),
+    "man": TaughtVoice(1, "am_michael.bin", "male, US English"),
 }
