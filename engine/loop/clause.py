@@ -49,9 +49,9 @@ class Listing:
 
 @dataclass(slots=True, eq=False)
 class Clause:
-    """Every change of a field is reported, so that no step of the pipeline can forget to.
+    """Whoever changes it outside the core's `_change`, which reports, calls `report`.
 
-    But for `tokens`, which grows by one a step: the roster is told of that apart (`Roster.note_tokens`).
+    Of `tokens`, which grows by one a step, the roster is told apart (`Roster.note_tokens`).
     """
 
     listing: Listing
@@ -82,10 +82,9 @@ class Clause:
     reading_since_s: float | None = None  # engine clock; None once samples have come of it
     start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun
 
-    def __setattr__(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-        listing = self.listing
-        listing.changed.add(listing.key)  # as `report` does, without a call: several times a token
+    def report(self) -> None:
+        """It is looked at again before the next decision."""
+        self.listing.report()
 
     @property
     def decided_text(self) -> str:

@@ -339,7 +339,7 @@ class EngineCore:
     def _launch_llm(self, keys: Iterable[int]) -> None:
         if clauses := self._roster.passes(keys):
             for clause in self._attempt_together(clauses, self._pipeline.launch_llm, clauses) or ():
-                clause.listing.report()
+                clause.report()
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.

@@ -266,6 +266,7 @@ class Pipeline:
         for clause, _ in passes:
             if not clause.is_prefilled:
                 clause.is_prefilled = True
+                clause.report()
         return left
 
     def tell_after(self, clause: Clause, num_tokens: int) -> None:
@@ -293,10 +294,12 @@ class Pipeline:
         if llm_pass is None:
             return
         tokens = llm_pass.silent_filter.keep(output.tokens)
-        clause.tokens.extend(tokens)  # in place: no field is set
+        clause.tokens.extend(tokens)
         flow = clause.rendering.flow if clause.rendering is not None else None
         if flow is not None:
             flow.append(tokens)
+        if output.is_paused or output.is_final:
+            clause.report()
         if output.is_paused:
             clause.is_paused = True
         if output.is_final:

@@ -101,6 +101,7 @@ class Token2wav:
         self._batches[number] = _RunningBatch(flow_batch, list(clauses), num_at_once, is_first)
         for clause in clauses:
             clause.batch = number
+            clause.report()
         return number
 
     def advance(self, number: int) -> None:
@@ -115,6 +116,7 @@ class Token2wav:
             del self._batches[number]
             for clause in batch.clauses:
                 clause.batch = None
+                clause.report()
             with self._lane.active():
                 self._vocode(*self._take_jobs(batch), is_first=batch.is_first)
 
@@ -204,6 +206,7 @@ class Token2wav:
         self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final, is_first))
         for clause in clauses:
             clause.awaits_samples = True
+            clause.report()
         self._waker.watch(mark)
         self._tally.ran("vocoder", "calls", len(jobs), num_launches=self._vocoder.graphs.num_launches)
 
@@ -257,6 +260,7 @@ class Token2wav:
             rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
             for clause, rendering, samples, is_final in rows:
                 clause.awaits_samples = False
+                clause.report()
                 if rendering is None or clause.rendering is not rendering:
                     continue
                 num_heard = max(clause.num_samples - rendering.num_samples, 0)  # of these, before it was set aside

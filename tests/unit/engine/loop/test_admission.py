@@ -38,6 +38,7 @@ class Room(StubModels):
         self.num_active += 1
         clause.state = ClauseState.RENDERING
         clause.rendering = object()  # type: ignore[assignment]
+        clause.report()
 
     def release(self, amount: int) -> None:
         self.free += amount

@@ -14,7 +14,7 @@ from tests.support.tiny_engine import HandDrivenEngine
 from tests.unit.engine.loop.rostered import StubModels, stub_utterance, trusting
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode, UtteranceId
-from voicegate.engine.loop.clause import Clause, ClauseState, Listing
+from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.policy.batch_size import BatchSize
@@ -129,15 +129,6 @@ def test_a_view_tells_the_frames_of_the_block_that_is_ready() -> None:
 # --- reports and alarms ---------------------------------------------------------------------------------------
 
 
-def test_every_change_of_a_clause_is_reported() -> None:
-    listing = Listing(3)
-    clause = Clause(listing, 0, "x", [1], is_text_complete=True)
-    for name in ("state", "rendering", "batch", "tokens", "num_rendered_tokens", "is_prefilled", "text_ids"):
-        listing.changed.clear()
-        setattr(clause, name, getattr(clause, name))
-        assert listing.changed == {3}, name
-
-
 def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     roster, looked_at = Watched(), []
     look_at = Roster._look_at
@@ -150,6 +141,7 @@ def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatc
     first, second = roster.joined(GENERATING), roster.joined(GENERATING)
     assert len(roster.due(0.0)) == 2
     second.clauses[0].tokens += [1] * 1000
+    second.clauses[0].report()
     assert [view.wants_llm for view in roster.due(0.0)] == [True, False]
     assert looked_at == [first, second, second]
     roster.remove(first)
@@ -171,6 +163,7 @@ def test_tokens_are_news_when_they_complete_a_block_or_nothing_was_known_of_them
 
     assert is_news(), "its prompt was not read, as far as anybody knew"
     clause.is_prefilled = True
+    clause.report()
     assert [is_news() for _ in range(8)] == [False, False, False, False, False, True, False, False]
     clause.tokens.extend([1] * (CONFIG.llm_ahead_tokens - 10))
     assert is_news(), "it is far enough ahead"
