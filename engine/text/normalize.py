@@ -4,6 +4,7 @@ The order: what a dictionary says of words, characters, tags, markup, formulas, 
 which leaves only words, their marks, and the model's own tags.
 """
 
+import re
 from collections.abc import Set
 from typing import Final
 
@@ -48,6 +49,8 @@ from voicegate.engine.text.web import CHINESE, ENGLISH, read_addresses
 
 # Regions that write 5/1 for the fifth of January.
 _DAY_FIRST_REGIONS: Final = frozenset({"gb", "uk", "ie", "au", "nz", "in", "za", "sg", "hk"})
+# Behind a letter two of them would be a number: x²² is x to the power of 22.
+_POWERS: Final = re.compile("([²³])[²³]+")
 _CHINESE: Final = frozenset({"zh", "yue"})
 _UNBLANKED: Final = _CHINESE | {"ja"}
 # Languages whose readers are told nothing of what was said before.
@@ -190,7 +193,7 @@ def _read_by_data(text: str, base: str, before: str) -> str:
     shown = read_hidden_digits(addressed, "" if reader is None else reader.ending_words)
     plain = strip_line_markup(with_operator_signs(shown), are_lines_phrases=base in _UNBLANKED)
     if reader is None:
-        return tidy(plain, keep_digit_marks=True, keep_signs=True)
+        return tidy(_POWERS.sub(r"\1", plain), keep_digit_marks=True, keep_signs=True).removeprefix("+ ")
     said = clean_characters(unescape_entities(before))
     is_apart = said[-1:].isspace() or text[:1].isspace()
     return reader.read(plain.lstrip(), f"{said.rstrip()} " if is_apart else said)

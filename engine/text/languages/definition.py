@@ -104,6 +104,7 @@ class LanguageEntry(_Entry, frozen=True):
     address: dict[str, str] = {}
     ending: str = ""  # what is said before the last digits of a number that is hidden with stars
     is_phone: str = ""
+    days: str = ""  # a range of weekdays, where `range` does not stand between them: "{first}-{last}"
     dotted: str = ""  # between the parts of versions and addresses of networks: "Punkt"
     replaced: list[tuple[str, str]] = []
     abbreviations: dict[str, str] = {}

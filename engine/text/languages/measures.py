@@ -40,6 +40,7 @@ class Measures:
         self.units: Mapping[str, Unit] = self._units()
         self.currencies: Mapping[str, Currency] = self._currencies()
         self.months: Mapping[str, int] = self._months()
+        self.weekdays: Mapping[str, str] = self._weekdays()
         self.month_names: Mapping[int, str] = self._locale.months["format"]["wide"]
 
     def plural(self, number: Decimal, names: Plurals) -> str:
@@ -88,6 +89,11 @@ class Measures:
             for category, sample in self._categories().items()
         }
         return Currency(names, money.forms.get(code, ""), money.cents.get(code, {}))
+
+    def _weekdays(self) -> dict[str, str]:
+        """Abbreviations, without a stop."""
+        wide = self._locale.days["format"]["wide"]
+        return {name.removesuffix("."): wide[day] for day, name in self._locale.days["format"]["abbreviated"].items()}
 
     def _months(self) -> dict[str, int]:
         """Names and abbreviations, as they are written within a sentence."""

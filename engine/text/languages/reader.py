@@ -5,7 +5,7 @@ can say keeps its digits for the model. Nothing is looked for where there is nei
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -39,6 +39,7 @@ _MACROS: Final = {
     "roman": r"[IVX]+",
 }
 _MACRO: Final = re.compile(r"\{(?:([a-z]\w*):)?([a-z]\w*)\}")
+_GROUP_NAME: Final = re.compile(r"\(\?P<\w+>")
 _ROMAN: Final = re.compile("[IVX]+")
 _CODE: Final = re.compile(r"\d{3,}(?:[ -]\d{2,})*(?![\d.,]\d)")
 # With the prefix of a country, or a zero before its first group.
@@ -46,6 +47,7 @@ _PHONE: Final = (
     r"(?:\+ ?\d{1,3}|00\d{2}|\(?0\d{1,5}\)?)(?:[ /()-]{1,2}\d{1,12}){1,6}(?![\d.,]\d)"
     r"|\+\d{7,15}(?!\d)|0\d{7,14}(?!\d)"
 )
+_IBAN: Final = re.compile(r"(?<=[A-Z]{2})(?<![A-Za-z][A-Z]{2})\d{2}(?: ?\d{4}){2,7}(?: ?\d{1,3})?(?!\d)")
 _DOTTED: Final = re.compile(r"\d+(?:\.\d+){2,}")
 
 _REPLACED: Final = ((re.compile(r"(?<=\d)\*(?=\d)"), "×"),)
@@ -87,10 +89,18 @@ class Reader:
         }
         self._number = re.compile(number)
         self._frames = tuple(map(self._frame, entry.frames))
+        # Most numbers are of no frame: one search tells.
+        sources = (_GROUP_NAME.sub("(?:", frame.pattern.pattern) for frame in self._frames)
+        self._any_frame = re.compile("|".join(f"(?:{source})" for source in sources) or "(?!)")
         self._agreement = tuple(map(self._rule, entry.agreement))
         self._amounts = Amounts(entry, converters, tuple(map(self._rule, entry.units.cases)))
         self._signs = Signs(entry, converters)
         self._abbreviations = abbreviations_of(entry, measures.units)
+        self._weekdays = (
+            _weekday_ranges(measures.weekdays, entry.days or f"{{first}} {entry.range} {{last}}")
+            if entry.blanks == "around"
+            else None
+        )
         self._replaced = _REPLACED + tuple((re.compile(pattern), words) for pattern, words in entry.replaced)
         self._repairs = tuple((re.compile(pattern), words) for pattern, words in entry.repairs)
         self._code_before = self._ending(rf"(?:{entry.codes})[\s:]*" if entry.codes else "(?!)")
@@ -106,6 +116,8 @@ class Reader:
         """`before`: what was said already, of which MAX_BEFORE_CHARS are enough."""
         for pattern, words in self._replaced:
             text = pattern.sub(words, text)
+        if self._weekdays is not None:
+            text = self._weekdays(text)
         before = before[-MAX_BEFORE_CHARS:]
         said = self._scan(before + self._abbreviations(text), len(before))
         for pattern, words in self._repairs:
@@ -135,6 +147,8 @@ class Reader:
     def _apart(self, said: Said, text: str, place: int, parts: list[str]) -> str:
         """With blanks where the words would run into others."""
         words, end = said
+        if text[end - 1] == "." and words and not text[end:].strip():  # of a unit, and of the sentence
+            words += "."
         if self._entry.blanks == "none" or not words:
             return words
         before = next((part[-1] for part in reversed(parts) if part), text[place - 1 : place])
@@ -147,7 +161,7 @@ class Reader:
         return place + 1 if left is None else left.end()
 
     def _say(self, text: str, place: int, start: int) -> Said | None:
-        for pattern, before, template in self._frames:
+        for pattern, before, template in self._frames if self._any_frame.match(text, place) else ():
             if (match := pattern.match(text, place)) is not None and is_behind(before, text, place):
                 words = template.fill(match)
                 if words is not None:
@@ -159,8 +173,10 @@ class Reader:
         return self._phone_at(text, place) or self._amounts.before_number(text, place) or self._signs.say(text, place)
 
     def _numeral(self, text: str, place: int, *, is_in_word: bool) -> Said | None:
-        if is_behind(self._code_before, text, place) and (code := _CODE.match(text, place)):
+        if (code := _CODE.match(text, place)) is not None and is_behind(self._code_before, text, place):
             return Said(self._converters.code(code[0]), code.end())
+        if is_in_word and (iban := _IBAN.match(text, place)):
+            return Said(self._converters.code(iban[0]), iban.end())
         said = (
             (None if is_in_word else self._phone_at(text, place))
             or self._amounts.behind_number(text, place)
@@ -214,3 +230,13 @@ class Reader:
     def _expanded(self, source: str) -> str:
         """ "{d:day}" is a group that is named d, "{day}" one without a name."""
         return _MACRO.sub(lambda macro: f"({f'?P<{macro[1]}>' if macro[1] else '?:'}{self._macros[macro[2]]})", source)
+
+
+def _weekday_ranges(weekdays: Mapping[str, str], said: str) -> Callable[[str], str]:
+    """Mo-Fr -> Montag bis Freitag."""
+    day = any_of({*weekdays, *(name.capitalize() for name in weekdays)})
+    pattern = re.compile(rf"{NO_WORD_BEFORE}({day})\.? ?- ?({day}){NO_WORD_BEHIND}\.?")
+    names = {name.lower(): wide for name, wide in weekdays.items()}
+    return lambda text: pattern.sub(
+        lambda match: said.format(first=names[match[1].lower()], last=names[match[2].lower()]), text
+    )
