@@ -26,7 +26,7 @@ from voicegate.clients.python.report import timeline_lines, timeline_of
 from voicegate.clients.python.threaded import iterate_in_thread
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.ranges import in_range
-from voicegate.gateway.cli.terminal import CommandError, StartProgress, note
+from voicegate.gateway.cli.terminal import CommandError, StartProgress, note, say
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.protocol.messages import Format, Ready
 
@@ -61,12 +61,30 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--seed", type=in_range(int, 0, 2**63 - 1), help="makes the same speech again (default: another every time)"
     )
+    parser.add_argument("--language", metavar="TAG", help="of the text, such as en-GB (default: the model's first)")
+    parser.add_argument(
+        "--show-reading", action="store_true", help="print what would be said, clause by clause, and say nothing"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    asyncio.run(_say(options))
+    if options.show_reading:
+        _show_reading("".join(_read_stdin()) if options.text is None else options.text, options.language or "en")
+    else:
+        asyncio.run(_say(options))
     return 0
+
+
+def _show_reading(text: str, language: str) -> None:
+    """Needs no gateway and no model."""
+    with server_imports():
+        from voicegate.engine.preview import preview  # noqa: PLC0415 - the base install has no Babel
+    for clause in preview(text, language):
+        if clause.pause_ms:
+            say(f"(a pause of {clause.pause_ms} ms)")
+        elif clause.spoken:
+            say(clause.spoken)
 
 
 async def _say(options: argparse.Namespace) -> None:
@@ -127,6 +145,7 @@ def _open_options(options: argparse.Namespace, target: _Target, ready: Ready) ->
         mode=options.mode,
         speed=options.speed,
         seed=options.seed,
+        language=options.language,
         format=target.format,
         # A file has no listener to stay close to: it is made as fast as the server allows.
         lead_ms=None if target.file is None else ready.limits.lead_ms,

@@ -217,3 +217,21 @@ async def test_voices_of_a_running_gateway(url: str, capsys: pytest.CaptureFixtu
     assert await command("voices", "--url", url) == 0
     shown = [line for line in capsys.readouterr().out.splitlines() if line[:2] in ("* ", "  ")]
     assert shown == ["* hum    A sine tone", "  drone  A sine tone an octave lower"]
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (
+            ["It costs $5. <think>No.</think>Go <#0.5#>now."],
+            ["It costs five dollars.", "Go", "(a pause of 500 ms)", "now."],
+        ),
+        (["5/1/2024", "--language", "en-GB"], ["January fifth, twenty twenty-four"]),
+        (["Bei 10 km", "--language", "de"], ["Bei zehn Kilometern"]),
+    ],
+)
+def test_the_reading_is_shown_and_nothing_said(
+    options: list[str], lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["say", "--show-reading", *options]) == 0
+    assert capsys.readouterr().out.splitlines() == lines

@@ -14,6 +14,7 @@ from voicegate.gateway.server.http.gatekeeper import OPEN_PATHS, Gatekeeper, met
 from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
 from voicegate.gateway.server.http.pages import KNOWN, Pages, json, missing, no_handshake
+from voicegate.gateway.server.http.reading import Reading
 from voicegate.gateway.server.http.requests import speech_routes
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.tokens import Tokens
@@ -49,6 +50,7 @@ def build_app(stage: Stage) -> ASGIApp:
         *AudioVoices(stage, voices).routes,
         *speech_routes(stage),
         *Tokens(stage).routes,
+        *Reading(stage).routes,
         Route("/openapi.json", show_document),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: answer_error})

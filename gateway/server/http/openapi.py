@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from voicegate import __version__
+from voicegate.gateway.server.http.reading import MAX_CHARS
 from voicegate.gateway.server.status import Load
 
 Node = dict[str, Any]
@@ -230,6 +231,25 @@ def _tokens(seconds_field: str | None = "seconds", **of_answer: Node) -> Node:
     }
 
 
+def _reading() -> Node:
+    integer = {"type": "integer"}
+    clause = {"text": _STRING, "spoken": _STRING, "char_start": integer, "char_end": integer, "pause_ms": integer}
+    answer = {"language": _STRING, "clauses": {"type": "array", "items": _object(tuple(clause), **clause)}}
+    asked = _object(
+        ("text",),
+        text={"type": "string", "maxLength": MAX_CHARS},
+        language={"type": ["string", "null"]},
+        normalize={"type": "boolean"},
+        pronunciations={"type": "object", "additionalProperties": _STRING},
+    )
+    responses = _answers("Clause by clause", _JSON, schema=_object(tuple(answer), **answer))
+    return {
+        "summary": "What would be said of a text, without saying it",
+        "requestBody": {"required": True, "content": {_JSON: {"schema": asked}}},
+        "responses": responses | _refusals({400: "It cannot be read as asked", 413: "A longer body than may be"}),
+    }
+
+
 # Where a client may put its key or token, of which one does; docs/protocol.md has them all.
 _KEY_PLACES: Final[Node] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "a key, or a token of POST /v1/tokens"},
@@ -293,6 +313,7 @@ def _paths() -> Node:
             "delete": _taking_away(),
         },
         "/v1/tokens": {"post": _tokens()},
+        "/v1/reading": {"post": _reading()},
         "/v1/single-use-token/{kind}": {
             "post": {**_tokens_of("ElevenLabs", token=_STRING), "parameters": [_path_parameter("kind")]}
         },

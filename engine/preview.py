@@ -1,0 +1,38 @@
+"""What would be said of a text, and where it would be cut into clauses: without a model. For whoever checks a text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from voicegate.engine.dictionary import Dictionary
+from voicegate.engine.text.normalize import SpanReader
+from voicegate.engine.text.pronunciation import Pronunciation
+from voicegate.engine.text.segmenter import Segmenter, SegmenterConfig
+from voicegate.engine.text.tags import EXPRESSIVE_TAGS, NOTATION_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class ReadClause:
+    text: str  # as written; clauses follow each other without gaps
+    spoken: str  # "": nothing is said of it: code, thoughts, a pause
+    char_start: int  # into the text
+    char_end: int
+    pause_ms: int  # that it makes; 0: none
+
+
+def preview(
+    text: str, language: str, *, dictionaries: Sequence[Dictionary] = (), is_normalized: bool = True
+) -> list[ReadClause]:
+    """Of a text that comes at once, in `clause` mode, and a model that has all tags. Takes some 10 us a character."""
+    pronunciation = Pronunciation(dictionaries)
+    segmenter = Segmenter(SegmenterConfig(language=language, has_breaks=is_normalized), pronunciation=pronunciation)
+    reader = SpanReader(
+        language,
+        tags=EXPRESSIVE_TAGS | NOTATION_TOKENS,
+        pronunciation=pronunciation,
+        is_normalized=is_normalized,
+    )
+    clauses: list[ReadClause] = []
+    for span in (*segmenter.push(text), *segmenter.flush()):
+        clauses.append(ReadClause(span.text, reader.read(span), span.char_start, span.char_end, span.pause_ms))
+        reader.note_said(span)
+    return clauses
