@@ -1,4 +1,4 @@
-"""How much of the tables of readings is read right: `python -m voicegate.bench.readings [--language en] [--wrong]`.
+"""How much of the tables of readings is read right: `python -m voicegate.bench.readings [--wrong] [--times]`.
 
 Each table of `tests/unit/engine/text/readings/` was written before the rules. A row is right if its words are those
 of one of the alternatives; case, marks and blanks do not count.
@@ -7,6 +7,8 @@ of one of the alternatives; case, marks and blanks do not count.
 import argparse
 import csv
 import re
+import statistics
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from voicegate.bench import results_file
 from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.segmenter import Segmenter, SegmenterConfig, TextSpan
 
+_ROUNDS: Final = 5
 TABLES_DIR: Final = Path("tests/unit/engine/text/readings")
 
 _MARKS: Final = re.compile(r"[\s.,?!;:\-。，？！；：、]+")
@@ -80,6 +83,24 @@ def measure(language: str) -> tuple[list[tuple[Row, str]], dict[str, tuple[int, 
     return wrong, _shares((row.domain for row in rows), (row.domain for row, _ in wrong))
 
 
+def clause_times_ms(language: str) -> list[float]:
+    """How long each clause of the table takes to be read: the shortest of several rounds, behind what was before it."""
+    times_ms: list[float] = []
+    for row in load(language):
+        segmenter, reader = Segmenter(SegmenterConfig(language=language)), SpanReader(language)
+        for span in [*segmenter.push(row.text), *segmenter.flush()]:
+            rounds_s = [_time_s(reader, span) for _ in range(_ROUNDS)]
+            times_ms.append(min(rounds_s) * 1000)
+            reader.note_said(span)
+    return times_ms
+
+
+def _time_s(reader: SpanReader, span: TextSpan) -> float:
+    started_s = time.thread_time()
+    reader.read(span)
+    return time.thread_time() - started_s
+
+
 def _shares(domains: Iterable[str], wrong: Iterable[str]) -> dict[str, tuple[int, int]]:
     num_of, num_wrong = Counter(domains), Counter(wrong)
     return {domain: (num - num_wrong[domain], num) for domain, num in num_of.items()}
@@ -93,6 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--language", action="append", choices=languages(), help="may be repeated (default: all)")
     parser.add_argument("--wrong", action="store_true", help="print the rows that are read wrong, too")
+    parser.add_argument("--times", action="store_true", help="print how long a clause takes to be read, too")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     results: dict[str, Any] = {}
@@ -103,6 +125,11 @@ def main() -> None:
         print(f"{language:16}{_percent(right, num)}")
         for domain, share in shares.items():
             print(f"  {domain:14}{_percent(*share)}")
+        if options.times:
+            times_ms = clause_times_ms(language)
+            median_ms, longest_ms = statistics.median(times_ms), max(times_ms)
+            results[language] |= {"median_clause_ms": median_ms, "longest_clause_ms": longest_ms}
+            print(f"  each of {len(times_ms)} clauses takes {median_ms:.3f} ms at the median, {longest_ms:.3f} at most")
         for row, said in wrong if options.wrong else ():
             print(f"  {row.text!r}\n    said   {said}\n    right  {' | '.join(row.spoken)}")
     results_file.save(results, options.json)

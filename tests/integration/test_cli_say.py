@@ -227,7 +227,7 @@ async def test_voices_of_a_running_gateway(url: str, capsys: pytest.CaptureFixtu
             ["It costs five dollars.", "Go", "(a pause of 500 ms)", "now."],
         ),
         (["5/1/2024", "--language", "en-GB"], ["January fifth, twenty twenty-four"]),
-        (["Bei 10 km", "--language", "de"], ["Bei zehn Kilometern"]),
+        (["Das kostet 3 €", "--language", "de"], ["Das kostet drei Euro"]),
     ],
 )
 def test_the_reading_is_shown_and_nothing_said(

@@ -40,8 +40,8 @@ async def test_clauses_with_what_is_said() -> None:
 
 
 async def test_language_and_pronunciations() -> None:
-    answer = await read(text="SQL 5 km", language="zh", pronunciations={"SQL": "sequel"})
-    assert answer.json["clauses"][0]["spoken"] == "sequel五公里"
+    answer = await read(text="我用SQL跑5 km", language="zh", pronunciations={"SQL": "数据库"})
+    assert answer.json["clauses"][0]["spoken"] == "我用数据库跑五公里"
     assert (await read(text="5 km", normalize=False)).json["clauses"][0]["spoken"] == "5 km"
 
 
