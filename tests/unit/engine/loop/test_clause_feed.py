@@ -209,7 +209,8 @@ def test_what_is_known_of_a_sentence_grows_in_one_clause() -> None:
 @example("._+:", 1)  # a plus, until the colon is there
 @example(" Smith好。", 1)
 @example("A,A", 1)  # as written one word
-@given(texts.map(lambda text: text.replace("1,234,", "")), st.integers(1, 5))  # too long to say: parted elsewhere
+# Of what takes too long to say the first part may be known, and begun, before the end of it is: it is parted elsewhere.
+@given(texts.map(lambda text: text.replace("1,234,", "").replace("word" * 40, "")), st.integers(1, 5))
 def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int) -> None:
     grown, at_once = new_feed(SpeakingMode.INCREMENTAL), new_feed(SpeakingMode.INCREMENTAL)
     decided: set[TextSpan] = set()
