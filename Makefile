@@ -90,7 +90,7 @@ disturbed: setup  ## the same tests, with sockets' events late and in another or
 	$(BIN)/pytest -p tests.support.disturbance -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
 
 soak: $(READY) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
-	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -m soak # torch's kernels by shape, which would look like a leak
+	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -p tests.soak.keeping -m soak # torch's kernels by shape, which would look like a leak
 
 wheels: $(READY)  ## what README installs, into dist/
 	rm -rf dist build *.egg-info models/build models/*.egg-info # they would be packed again

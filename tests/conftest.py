@@ -2,14 +2,16 @@
 
 Most products here are too small to share, and threads that spin for each other make a busy machine crawl. On one that
 is busy with something else an example takes as long as it takes.
+
+Nothing here imports torch: tests of protocol, gateway and clients start without it (tests/unit/test_test_runs.py).
 """
 
+import ctypes
 import os
 import sys
 from collections.abc import Iterator
 
 import pytest
-import torch
 from hypothesis import settings
 
 from tests.distribution import (
@@ -17,23 +19,32 @@ from tests.distribution import (
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
-from tests.soak.keeping import keep, pytest_runtest_makereport
+from tests.soak.keeping import keep
 
 __all__ = [
     "keep",
     "pytest_collection_modifyitems",
-    "pytest_runtest_makereport",
     "pytest_xdist_auto_num_workers",
     "pytest_xdist_make_scheduler",
 ]
 
-torch.set_num_threads(1)
-
 settings.register_profile("voicegate", deadline=None)
 settings.load_profile("voicegate")
 
+# torch reads it at its import, which may be any test module's. An engine's process sets its threads itself.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _has_gpu_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 # Triton decides at its first import, and some test module imports it first; on a GPU machine kernels are compiled.
-if not torch.cuda.is_available():
+if not _has_gpu_driver():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
@@ -42,9 +53,10 @@ def nothing_that_tests_share_is_left_changed() -> Iterator[None]:
     """The tiny model's stages (tests/support/tiny_engine.py); torch's threads, with more of which sums round anew."""
     before = _free_of_the_shared_models()
     yield
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    assert num_threads == 1
+    if (torch := sys.modules.get("torch")) is not None:
+        num_threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        assert num_threads == 1
     if before is not None:
         assert _free_of_the_shared_models() == before
 
@@ -52,6 +64,8 @@ def nothing_that_tests_share_is_left_changed() -> Iterator[None]:
 @pytest.fixture
 def two_threads() -> Iterator[None]:
     """Of torch, in this test."""
+    import torch
+
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)

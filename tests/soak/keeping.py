@@ -1,4 +1,7 @@
-"""What the long runs measure is kept: bench/results/soak.json, of all that passed when they were run last."""
+"""What the long runs measure is kept: bench/results/soak.json, of all that passed when they were run last.
+
+`make soak` loads this file as a plugin. Any other run takes the fixture alone (tests/conftest.py) and writes nothing.
+"""
 
 import json
 import resource
