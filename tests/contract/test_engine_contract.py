@@ -401,6 +401,21 @@ async def test_who_has_said_all_holds_no_place_and_goes_on_where_it_was(case: Ca
         assert "".join(words).replace(" ", "") == "hellothere"
 
 
+async def test_text_takes_a_place_also_where_nobody_asked_for_one(case: Case) -> None:
+    if case.small_engine is None:
+        pytest.skip("this engine's room cannot be chosen")
+    listener = await started(case.small_engine, case)
+    engine, utterance = listener.engine, listener.submit("u", text="hello")
+    engine.flush_text(utterance, "f")
+    await listener.until(utterance, AtRest)
+    await until(lambda: engine.room == 2)
+    engine.push_text(utterance, " there")
+    await until(lambda: engine.room == 1)
+    engine.cancel(utterance)
+    assert isinstance(await listener.until_end(utterance), Cancelled)
+    await until(lambda: engine.room == 2)
+
+
 async def test_text_that_crosses_the_word_of_rest_makes_it_void(listener: Listener) -> None:
     utterance = listener.submit("u", text="hello")
     listener.engine.flush_text(utterance, "f")

@@ -20,6 +20,7 @@ from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import (
+    AtRest,
     Cancelled,
     Done,
     EngineError,
@@ -187,6 +188,23 @@ async def test_a_burst_is_refused_from_the_first_that_finds_no_place() -> None:
     assert isinstance(ends.pop(UtteranceId("3")), Cancelled)
     assert all(isinstance(end, Done) for end in ends.values())
     await held.submit("later")
+    await held.engine.close()
+
+
+async def test_a_word_of_rest_that_text_has_crossed_frees_no_place() -> None:
+    held = HeldEngine(max_utterances=1)
+    await held.engine.start()
+    utterance_id = await held.submit("u", "Good morning.")
+    held.engine.push_text(utterance_id, " And more.")
+    held.engine._publish([AtRest(utterance_id, len("Good morning."))])
+    with pytest.raises(Overloaded, match="in use"):
+        await held.submit("one too many")
+    held.go()
+    held.engine.end_text(utterance_id)
+    event = await held.engine.next_event()
+    assert not isinstance(event, AtRest), "nobody hears of it"
+    while not isinstance(event, Done):
+        event = await held.engine.next_event()
     await held.engine.close()
 
 

@@ -21,6 +21,7 @@ from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import (
+    AtRest,
     AudioFormat,
     AudioReady,
     Cancelled,
@@ -60,6 +61,25 @@ async def until_served(engine: RoutedEngine, *, num_lost: int) -> None:
             and engine.stats().gauges["replica_ready"] == len(engine.stats().engines)
         )
     )
+
+
+# --- at rest ----------------------------------------------------------------------------------------------
+
+
+async def test_a_process_speaks_whom_it_has_a_place_for_and_no_others() -> None:
+    async with running(FakeEngine) as listener:
+        engine = routed(listener)
+        utterance = listener.submit("u", text="hello")
+        engine.flush_text(utterance, "f")
+        await listener.until(utterance, AtRest)
+        assert engine.stats().gauges["replica_utterances"] == 0
+        engine.push_text(utterance, " there ")
+        assert engine.stats().gauges["replica_utterances"] == 1
+        engine._publish(AtRest(utterance, len("hello")))
+        assert engine.stats().gauges["replica_utterances"] == 1, "text has crossed it"
+        engine.end_text(utterance)
+        assert isinstance(await listener.until_end(utterance), Done)
+        assert engine.stats().gauges["replica_utterances"] == 0
 
 
 # --- lost -------------------------------------------------------------------------------------------------

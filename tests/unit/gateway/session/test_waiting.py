@@ -56,6 +56,29 @@ def test_room_is_promised_at_the_rate_at_which_others_end() -> None:
     assert line.retry_after_ms(0.0) == 10_000
 
 
+def test_where_nothing_moves_nothing_is_promised() -> None:
+    line = WaitingLine(WaitingLimits(wait_s=1.0))
+    line.note_admission(0.0)
+    assert line.retry_after_ms(3600.0) == 500, "nobody was turned away"
+    assert not line.is_in_vain(3600.0)
+    line.note_admission(3600.0)
+    line.note_refusal(3600.5)
+    assert not line.is_in_vain(3600.9), "it may be a matter of a moment"
+    line.note_refusal(3604.0)
+    assert line.is_in_vain(3604.0)
+    assert line.retry_after_ms(3604.0) == 4000
+    assert line.retry_after_ms(9000.0) == 10_000
+    line.note_end(9000.0)
+    assert not line.is_in_vain(9000.0)
+
+
+def test_who_turns_away_everybody_from_the_start_says_so() -> None:
+    line = WaitingLine(WaitingLimits(wait_s=1.0))
+    line.note_refusal(5.0)
+    assert not line.is_in_vain(5.5)
+    assert line.is_in_vain(6.5)
+
+
 def test_a_quiet_night_is_one_interval_of_many() -> None:
     line = WaitingLine(WaitingLimits())
     line.note_end(0.0)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.patience import PATIENCE_S
+from tests.support.polling import until
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.engine.interface import (
     EngineError,
@@ -31,14 +32,14 @@ class Desk:
         self.answers: dict[str, list[EngineError | None]] = {}
         self._has_answered = asyncio.Event()
 
-    def ask(self, name: str, voice: str = "hum") -> None:
+    def ask(self, name: str, voice: str = "hum", *, is_return: bool = False) -> None:
         self.answers[name] = []
 
         def answer(error: EngineError | None) -> None:
             self.answers[name].append(error)
             self._has_answered.set()
 
-        self.admission.submit(UtteranceRequest(UtteranceId(name), voice), answer)
+        self.admission.submit(UtteranceRequest(UtteranceId(name), voice), answer, is_return=is_return)
 
     def end(self, name: str) -> None:
         self.engine.cancel(UtteranceId(name))
@@ -170,3 +171,67 @@ async def test_who_waits_for_a_voice_without_room_holds_up_nobody_else() -> None
     desk.admission.note_end()
     assert [desk.answers[name] for name in "abd"] == [[None]] * 3
     await engine.close()
+
+
+# --- those who come back from rest ----------------------------------------------------------------------------
+
+
+class PickyEngine(FakeEngine):
+    """Takes nobody of a kind while that is full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.takes_newcomers = self.takes_returns = True
+
+    def submit(self, request: UtteranceRequest) -> None:
+        if not self.takes_newcomers:
+            raise Overloaded("no room in the models")
+        super().submit(request)
+
+    def readmit(self, utterance_id: UtteranceId) -> None:
+        if not self.takes_returns:
+            raise Overloaded("no place")
+
+
+@pytest.fixture
+async def picky() -> AsyncIterator[PickyEngine]:
+    engine = PickyEngine()
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def test_who_comes_back_does_not_wait_behind_newcomers(picky: PickyEngine) -> None:
+    desk = Desk(picky, WaitingLimits(wait_s=60.0))
+    picky.takes_newcomers = False
+    desk.ask("new")
+    desk.ask("back", is_return=True)
+    assert (desk.answers["new"], desk.answers["back"]) == ([], [None])
+    picky.takes_returns = False
+    desk.ask("late", is_return=True)
+    assert desk.answers["late"] == []
+    picky.takes_returns = True
+    desk.admission.note_end()
+    assert (desk.answers["new"], desk.answers["late"]) == ([], [None])
+    picky.takes_newcomers = True
+    assert await desk.until_answered("new") is None
+
+
+async def test_newcomers_do_not_wait_behind_who_comes_back(picky: PickyEngine) -> None:
+    desk = Desk(picky, WaitingLimits(wait_s=60.0))
+    picky.takes_returns = False
+    desk.ask("back", is_return=True)
+    desk.ask("new")
+    assert (desk.answers["back"], desk.answers["new"]) == ([], [None])
+    desk.admission.withdraw(UtteranceId("back"))
+    assert desk.admission.num_waiting == 0
+
+
+async def test_where_all_wait_in_vain_that_is_known_until_somebody_gets_room(engine: FakeEngine) -> None:
+    desk = Desk(engine, WaitingLimits(wait_s=0.02))
+    desk.ask("a")
+    desk.ask("b")
+    assert isinstance(await desk.until_answered("b"), Overloaded)
+    await until(lambda: desk.admission.is_in_vain)
+    desk.end("a")
+    assert not desk.admission.is_in_vain

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from voicegate.engine.fake.engine import FakeEngine
-from voicegate.engine.interface import Done, EngineEvent, Failed, Flushed, UtteranceId, UtteranceRequest
+from voicegate.engine.interface import AtRest, Done, EngineEvent, Failed, Flushed, UtteranceId, UtteranceRequest
 from voicegate.gateway.server.conversations.dispatch import Dispatcher
 
 pytestmark = pytest.mark.unit
@@ -36,3 +36,22 @@ async def test_routes_by_utterance_until_its_end() -> None:
         assert [type(event) for event in events if isinstance(event, Done | Failed)] == [Done]
         assert isinstance(events[-1], Done)
     assert any(isinstance(event, Flushed) for event in heard["a"])
+
+
+async def test_a_place_is_free_when_an_utterance_rests_and_when_it_ends() -> None:
+    engine, heard = FakeEngine(), list[EngineEvent]()
+    await engine.start()
+    num_heard_at: list[int] = []
+    dispatcher = Dispatcher(engine, on_place=lambda: num_heard_at.append(len(heard)))
+    utterance_id = UtteranceId("u")
+    dispatcher.claim(utterance_id, heard.append)
+    engine.submit(UtteranceRequest(utterance_id, "hum"))
+    engine.push_text(utterance_id, "hello")
+    engine.flush_text(utterance_id, "f")
+    running = asyncio.create_task(dispatcher.run())
+    await engine.until(lambda: engine.num_placed == 0)
+    engine.end_text(utterance_id)
+    await engine.until(lambda: engine.num_live == 0)
+    await engine.close()
+    await running
+    assert [type(heard[number]) for number in num_heard_at] == [AtRest, Done], "before its owner hears of it"
