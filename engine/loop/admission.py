@@ -8,10 +8,6 @@ from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.roster import Attempt, Roster
 from voicegate.engine.loop.utterance import Utterance
 
-# Where many wait for room, one in so many of them start together, but no more than one in so many of the active
-# clauses, whose ends make the room. Higher -> less waiting for company; lower -> fewer and fuller LLM steps.
-_GROUP_SHARE = 6
-
 
 class Admission:
     def __init__(self, config: EngineConfig, pipeline: Pipeline, roster: Roster, attempt: Attempt) -> None:
@@ -24,13 +20,12 @@ class Admission:
     def starts(self, now_s: float) -> Iterator[tuple[Utterance, Clause]]:
         """Clauses to begin, each before the next is asked for: the most urgent first, until there is no room.
 
-        While some wait for room, a smaller newcomer waits with them: else a large clause might wait for ever. Whoever
-        is about to run dry does not wait for company.
+        While some wait for room, a smaller newcomer waits with them: else a large clause might wait for ever. Only a
+        listener who is about to run dry does not.
         """
         num_releases = self._pipeline.num_releases
-        has_company = num_releases - self._num_releases >= self._group_size
-        # Where nobody is active nobody's end would make room.
-        is_open = has_company or not (self._roster.is_room_short and self._pipeline.num_active)
+        # Where no clause is active, no end of one would make room.
+        is_open = num_releases > self._num_releases or not (self._roster.is_room_short and self._pipeline.num_active)
         if is_open:
             self._num_releases = num_releases
         for _, utterance, clause in self._roster.waiting(now_s, only_pressing=not is_open):
@@ -47,8 +42,3 @@ class Admission:
         num_waiting = self._roster.num_waiting
         num_free = 0 if num_waiting else self._config.max_active_clauses - self._pipeline.num_active
         return max(num_free + self._config.max_waiting_utterances - num_waiting - self._roster.num_unread, 0)
-
-    @property
-    def _group_size(self) -> int:
-        """How many clauses end before others start: always fewer than are active, so that it comes to that."""
-        return max(min(self._roster.num_waiting, self._pipeline.num_active) // _GROUP_SHARE, 1)

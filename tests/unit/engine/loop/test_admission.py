@@ -116,30 +116,12 @@ def crowded(num_active: int, num_waiting: int) -> tuple[Desk, list[Any]]:
     return desk, arrivals[num_active:]
 
 
-def test_many_who_wait_start_in_groups() -> None:
+def test_those_who_wait_start_one_by_one_as_clauses_end() -> None:
     desk, waiting = crowded(num_active=30, num_waiting=19)
-    admitted = []
-    for _ in range(10):
+    for each in waiting[:3]:
+        assert desk.admitted() == []
         desk.room.release(1)
-        admitted.append(len(desk.admitted()))
-    assert admitted == [0, 0, 3, 0, 2, 0, 2, 0, 2, 1], "a sixth of those who wait"
-    assert desk.roster.num_waiting == len(waiting) - 10
-
-
-def test_few_who_wait_and_behind_few_start_one_by_one() -> None:
-    for desk, waiting in (crowded(30, 11), crowded(8, 30)):
-        desk.room.release(1)
-        assert desk.admitted() == waiting[:1]
-
-
-def test_who_is_about_to_run_dry_does_not_wait_for_a_group() -> None:
-    desk, _ = crowded(num_active=30, num_waiting=19)
-    listener = desk.arrive(1, since_s=0.0, deadline_s=12.0)
-    desk.room.release(1)
-    assert desk.admitted(now_s=10.0) == []
-    assert desk.roster.next_alarm_s(10.0) == 11.0
-    assert desk.admitted(now_s=11.0) == [listener]
-    assert desk.admitted(now_s=11.0) == [], "the others do"
+        assert desk.admitted() == [each]
 
 
 @given(num_active=st.integers(1, 60), num_waiting=st.integers(0, 100))
