@@ -39,7 +39,7 @@ def check_texts(transcript: str, description: str) -> None:
 
 
 def check_sound(recording: Recording) -> None:
-    """Of the whole recording. Raises VoiceRefused."""
+    """Look at the whole recording. Raises VoiceRefused."""
     if recording.rate_hz < _MIN_RATE_HZ:
         raise VoiceRefused(
             f"the recording has {recording.rate_hz} samples a second; at least {_MIN_RATE_HZ}, and converting "
@@ -50,7 +50,7 @@ def check_sound(recording: Recording) -> None:
 
 
 def check_speech(recording: Recording, transcript: str = "") -> None:
-    """Of what is left without the silence around it. Raises VoiceRefused."""
+    """Look at a recording without the silence around it. Raises VoiceRefused."""
     seconds = recording.seconds
     if seconds < MIN_SECONDS or seconds > MAX_SECONDS:
         told, _ = told_apart(seconds, MIN_SECONDS if seconds < MIN_SECONDS else MAX_SECONDS, decimals=2)

@@ -9,7 +9,7 @@ from voicegate.engine.voices.sound_files import SUFFIXES
 
 _VOICE_SUFFIX: Final = ".safetensors"
 _TEXT_SUFFIX: Final = ".txt"
-# Of sound files that are not taken.
+# How sound files end that are not taken.
 _OTHER_SOUND: Final = (".m4a", ".mp4", ".aac", ".webm", ".aif", ".aiff", ".caf", ".wma", ".amr", ".au", ".mkv", ".3gp")
 
 

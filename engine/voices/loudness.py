@@ -10,10 +10,10 @@ from voicegate.engine.voices.audio_file import Recording
 
 FRAMES_A_SECOND: Final = 50
 WINDOW_S: Final = 0.08
-# Of speech, in Hz; below it lie hum and rumble. Narrower -> noise varies as much as speech does.
+# The bands of speech, in Hz; below them lie hum and rumble. Narrower -> noise varies as much as speech does.
 _BAND_EDGES_HZ: Final = (150, 300, 500, 800, 1200, 1800, 2700, 4000, 6000)
 _SILENCE: Final = 1e-12  # of a frame's power
-# Of windows that are there at a time: bounds the memory.
+# Windows that are in memory at a time.
 _PIECE_FRAMES: Final = 64
 # The loudest frames without the clicks among them: as many as speech has at least.
 _LOUD_S: Final = 0.5

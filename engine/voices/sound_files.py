@@ -6,7 +6,7 @@ from typing import Final
 from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.voices.regular_file import read_regular_file
 
-# Of the names of files; lower case.
+# How files' names end; lower case.
 SUFFIXES: Final = (".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 MAX_BYTES: Final = 64 * 1024 * 1024  # of a file on this machine
 WANTED: Final = "make it WAV, FLAC, Ogg or MP3"

@@ -11,7 +11,7 @@ KEPT_S: Final = 0.2
 _SPEECH_DB, _SILENCE_DB = 45.0, 25.0
 _ABOVE_NOISE_DB: Final = 10.0
 _NOISE_SHARE: Final = 0.05  # of the frames, the quietest
-# What is told: less than this changes nothing that is heard.
+# Less than this changes nothing that is heard, and is not worth a word.
 _LEAST_S: Final = 0.1
 # A click is heard in four frames. Speech begins where most frames of the next fifth of a second are loud.
 _RUN_FRAMES, _MIN_LOUD_FRAMES = 10, 6
@@ -19,7 +19,7 @@ _RUN_FRAMES, _MIN_LOUD_FRAMES = 10, 6
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """What was left out of a recording."""
+    """The silence that was left out of a recording."""
 
     start_s: float = 0.0
     end_s: float = 0.0

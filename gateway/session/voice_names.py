@@ -42,7 +42,7 @@ class VoiceNames:
 
 
 def is_mix(name: str, info: EngineInfo, aliases: Mapping[str, str] = _NO_ALIASES) -> bool:
-    """Of several voices, of which one at least is known here: "rms+slt", "rms(2)+slt(1)" or "rms:0.3,slt:0.7"."""
+    """Whether it names several voices, one of them known here: "rms+slt", "rms(2)+slt(1)" or "rms:0.3,slt:0.7"."""
     if len(name) > _MAX_MIX_CHARS:
         return False
     known = {voice.name for voice in info.voices}.union(aliases)

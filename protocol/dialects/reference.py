@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from voicegate.protocol.dialects.one_shot import Reference, RequestViolation
 
-# What stands between a model's instruction and the transcript; vLLM-Omni's examples send both.
+# Stands between a model's instruction and the transcript; vLLM-Omni's examples send both.
 _END_OF_INSTRUCTION: Final = "<|endofprompt|>"
 _DATA, _BASE64 = "data:", ";base64"
 _ADDRESSES: Final = ("http:", "https:", "file:")

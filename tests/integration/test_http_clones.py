@@ -43,7 +43,7 @@ def asked(recording: bytes = WAV, **fields: Any) -> dict[str, Any]:
 
 
 def watch(served: Served, monkeypatch: pytest.MonkeyPatch, *errors: EngineError) -> list[dict[str, Any]]:
-    """What the engine is asked to make; the first of them end so."""
+    """Note each voice that the engine is asked to make; the first ones fail with `errors`."""
     make, seen, left = served.engine.add_voice, list[dict[str, Any]](), list(errors)
 
     async def add_voice(name: str, recording: bytes, **options: Any) -> VoiceInfo:

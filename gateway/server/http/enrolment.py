@@ -1,4 +1,4 @@
-"""Who may have voices made, and how many at once: those that are kept, and those of a request's own recording."""
+"""Permission and places for making voices: those that are kept, and those of a request's own recording."""
 
 import asyncio
 import binascii
@@ -20,11 +20,11 @@ from voicegate.protocol.errors import ErrorCode
 # A minute of stereo at 48 kHz and 16 bit; engines take 30 s at most.
 MAX_RECORDING_BYTES: Final = 12 * 1024 * 1024
 MAX_RECORDING_CHARS: Final = MAX_RECORDING_BYTES * 4 // 3 + 1024  # of the same in base64, and of what stands around it
-# Recordings on their way or with the engine. Each may be in memory; lower makes clients wait that send many at once. Of
-# one client there are fewer, because one that sends slowly keeps a place from others.
+# Recordings on their way or with the engine. Each may be in memory; lower makes clients wait that send many at once. One
+# client has fewer, because one that sends slowly keeps a place from others.
 _MAX_UPLOADS: Final = 16
 _MAX_UPLOADS_OF_ONE: Final = 4
-# Of these with the engine; of one client one, which may hang.
+# Voices that the engine makes at once; one for each client, because it may hang.
 _MAX_MAKING: Final = 4
 # For a place. Lower -> clients that send several at once are refused; higher -> they learn late that others hang.
 _WAIT_S: Final = 30.0

@@ -33,7 +33,7 @@ from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import Open, SessionMessage
 
-# What an answer says of its voice in place of a name, by which nobody can ask for it.
+# An answer says this of a clone, whose name is not told.
 _CLONED: Final = "ref_audio"
 
 log = get_logger(__name__)

@@ -19,7 +19,7 @@ from voicegate.protocol.errors import ErrorCode
 
 _MAX_FIELDS: Final = 16
 _MAX_FIELD_BYTES: Final = 16 * 1024
-# Of a form that is read at a time: a millisecond of the least readable ones. Higher holds up other clients' packets.
+# The part of a form that is read at a time: a millisecond at most. Higher holds up other clients' packets.
 _PIECE_BYTES: Final = 64 * 1024
 _ECHO_CHARS: Final = 80
 # Ours, and what it is called by ElevenLabs (files), vLLM-Omni (audio_sample and others), and by people.
@@ -108,7 +108,7 @@ def _check_names(form: FormData) -> None:
 
 
 def _text(form: FormData, names: tuple[str, ...]) -> str:
-    """Of a field with these names. Raises Refused."""
+    """The text of the field that has one of these names. Raises Refused."""
     given = [name for name in names if form.get(name)]
     if len(given) > 1:
         raise _bad(f"the form has {' and '.join(given)}, which are the same; send one of them", given[1])

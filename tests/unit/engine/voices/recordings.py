@@ -24,7 +24,7 @@ def read(speaker: str) -> Recording:
 
 
 def noise(kind: str, num_samples: int) -> npt.NDArray[np.float64]:
-    """Of power one."""
+    """Its power is one."""
     spectrum = np.fft.rfft(np.random.default_rng(0).standard_normal(num_samples))
     tilted = spectrum / np.maximum(np.arange(len(spectrum)), 1) ** _TILTS[kind]
     samples = np.fft.irfft(tilted, num_samples)
