@@ -20,8 +20,8 @@ from voicegate.protocol.errors import ErrorCode
 # A minute of stereo at 48 kHz and 16 bit; engines take 30 s at most.
 MAX_RECORDING_BYTES: Final = 12 * 1024 * 1024
 MAX_RECORDING_CHARS: Final = MAX_RECORDING_BYTES * 4 // 3 + 1024  # of the same in base64, and of what stands around it
-# Recordings on their way or with the engine. Each may be in memory; lower makes clients wait that send many at once. One
-# client has fewer, because one that sends slowly keeps a place from others.
+# Recordings on their way or with the engine. Each may be in memory; lower makes clients wait that send many at once.
+# One client has fewer, because one that sends slowly keeps a place from others.
 _MAX_UPLOADS: Final = 16
 _MAX_UPLOADS_OF_ONE: Final = 4
 # Voices that the engine makes at once; one for each client, because it may hang.
