@@ -47,7 +47,8 @@ def test_the_wheel_holds_one_package_with_all_it_reads(distributions: Distributi
     assert {name.split("/")[0] for name in held if ".dist-info/" not in name} == {"voicegate"}
     folders = {name.split("/")[1] for name in held if name.startswith("voicegate/") and name.count("/") > 1}
     assert folders == {"clients", "engine", "gateway", "protocol"}
-    data = [path for folder in folders for path in (ROOT / folder).rglob("*.json")]
+    kinds = ("*.json", "*.toml", "*.yaml")
+    data = [path for folder in folders for kind in kinds for path in (ROOT / folder).rglob(kind)]
     data += [path for path in (ROOT / "clients" / "browser").rglob("*") if path.is_file()]
     assert len(data) > 20
     assert {f"voicegate/{path.relative_to(ROOT)}" for path in data} <= held

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 import pytest
 
 from voicegate.bench.readings import load, read_whole, words
+from voicegate.engine.text.growing import known
 from voicegate.engine.text.languages.definition import known_languages
 from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
+from voicegate.engine.text.word_rules import word_rules
 
 pytestmark = pytest.mark.unit
 
@@ -83,4 +85,20 @@ def test_over_a_flush_before_the_first_number(language: str, granularity: Granul
         speaker.say(speaker.segmenter.push(row.text[number.end() :]))
         if (said := speaker.said()) != whole:
             wrong.append((row.text, said, whole))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_said_of_a_sentence_that_grows_stays_so(language: str) -> None:
+    """Incremental mode says all words but the last, before the sentence is whole."""
+    wrong = []
+    for row in load(language):
+        whole = words(read_whole(row.text, language))
+        text = ""
+        for part in pieces(row.text):
+            text += part
+            said = text[: known(text, word_rules(language)).said]
+            spoken = words(SpanReader(language).read(TextSpan(said, 0, len(said)), is_growing=True))
+            if not whole.startswith(spoken):
+                wrong.append((said, spoken, whole))
     assert wrong == []
