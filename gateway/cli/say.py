@@ -61,7 +61,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--seed", type=in_range(int, 0, 2**63 - 1), help="makes the same speech again (default: another every time)"
     )
-    parser.add_argument("--language", metavar="TAG", help="of the text, such as en-GB (default: the model's first)")
+    parser.add_argument(
+        "--language",
+        metavar="TAG",
+        help="of the text, such as en-GB (default: that of the voice's recording, else the model's first)",
+    )
     parser.add_argument(
         "--show-reading", action="store_true", help="print what would be said, clause by clause, and say nothing"
     )
