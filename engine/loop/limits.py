@@ -6,9 +6,6 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.loop.stages import Stages
 from voicegate.engine.policy.urgency import Limits
 
-# See Limits.comfort_s. A GPU makes a block in 5 to 50 ms, a CPU in 100 and more (docs/adr/0075).
-_GPU_COMFORT_S: Final = 0.25
-_CPU_COMFORT_S: Final = 1.0
 # See Limits.light_guard_s. Simulated, 60 ms are as good. A CPU's blocks take no less where few have work.
 _GPU_LIGHT_GUARD_S: Final = 0.08
 
@@ -22,7 +19,6 @@ def limits_of(config: EngineConfig, stages: Stages) -> Limits:
         guard_s=guard_s,
         light_guard_s=min(guard_s, _GPU_LIGHT_GUARD_S) if stages.is_concurrent else guard_s,
         room_guard_s=config.room_guard_ms / 1000,
-        comfort_s=_GPU_COMFORT_S if stages.is_concurrent else _CPU_COMFORT_S,
         is_concurrent=stages.is_concurrent,
         is_llm_apart=stages.is_llm_apart,
     )
