@@ -35,7 +35,7 @@ class BlockContext:
         self._new = torch.tensor([row.block for row in rows], device=device)
 
     def with_history(self, hidden: torch.Tensor, *, step: int, conv: int) -> torch.Tensor:
-        tails = self._tails[:, step, conv]  # [blocks, C, 30, D]
+        tails = self._tails[:, step, conv, : len(hidden)]  # [blocks, C, 30, D]; C is 1 without guidance
         if hidden.shape[2] == FRAMES_PER_BLOCK:
             # A shorter row's tail is wrong here, but nothing ever follows a stream's last block.
             tails.index_copy_(0, self._new, hidden[:, :, -CONV_HISTORY:].transpose(0, 1))
@@ -56,10 +56,11 @@ class BlockContext:
 
     def _extend(self, row: BlockRow, new: torch.Tensor, *, step: int, layer: int) -> torch.Tensor:
         """Store the new frames' keys and values [C, n, 2, H, d]; -> [2, C * H, all frames so far, d]."""
-        block = self._keys_values[row.block, step, layer, :, :, : row.num_frames]  # [2, C * H, n, d]
         halves, num_frames, _, heads, channels = new.shape
+        kept = halves * heads
+        block = self._keys_values[row.block, step, layer, :, :kept, : row.num_frames]  # [2, C * H, n, d]
         block.view(2, halves, heads, num_frames, channels).copy_(new.permute(2, 0, 3, 1, 4))
         if not row.finished:
             return block
-        before = [self._keys_values[finished, step, layer] for finished in row.finished]
+        before = [self._keys_values[finished, step, layer, :, :kept] for finished in row.finished]
         return torch.cat((*before, block), dim=2)

@@ -36,12 +36,17 @@ def cosine_schedule(num_steps: int) -> EulerSchedule:
 
 
 def euler_step(x: torch.Tensor, velocity: torch.Tensor, *, width: float, cfg_rate: float) -> torch.Tensor:
-    """x [B, n, 80], velocity [2, B, n, 80] (conditioned, unconditioned) -> the next x."""
+    """x [B, n, 80], velocity [C, B, n, 80] (conditioned, and unconditioned where it was asked for) -> the next x."""
     return x + width * guide(velocity.to(x.dtype), cfg_rate=cfg_rate)
 
 
 def guide(velocity: torch.Tensor, *, cfg_rate: float) -> torch.Tensor:
-    """Classifier-free guidance (arXiv:2207.12598): [2, ...] (conditioned, unconditioned) -> [...]."""
+    """Classifier-free guidance (arXiv:2207.12598): [2, ...] (conditioned, unconditioned) -> [...].
+
+    At a rate of 0 the unconditioned half has no weight, so [1, ...] will do.
+    """
+    if len(velocity) == 1:
+        return velocity[0]
     return (1 + cfg_rate) * velocity[0] - cfg_rate * velocity[1]
 
 

@@ -67,6 +67,11 @@ class FlowModel:
         direction = F.normalize(embedding.to(self.device, torch.float32), dim=0)
         return self.estimator.speaker_bias(F.linear(direction, *self._speaker_affine))
 
+    def input_base(self, cond: torch.Tensor, mu: torch.Tensor, speaker_bias: torch.Tensor) -> torch.Tensor:
+        """The estimator's, [C, B, n, D]: without guidance of the conditioned half alone, which is half the work."""
+        base = self.estimator.input_base(cond, mu, speaker_bias)
+        return base if self.config.cfg_rate else base[:1]
+
     def mu(self, windows: Sequence[Sequence[int]]) -> torch.Tensor:
         """Token windows [2 before | m tokens | 3 ahead], ABSENT where there is none -> [B, 2m, 80]."""
         return self.mu_of(torch.tensor(windows, device=self.device))

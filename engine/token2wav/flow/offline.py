@@ -43,7 +43,7 @@ def render_offline(
     num_frames = num_tokens * units.FRAMES_PER_TOKEN
     mu = model.mu([model.token_window(tokens, 0, num_tokens)])
     cond = F.pad(prompt.mel[None, :num_frames], (0, 0, 0, max(num_frames - prompt.num_frames, 0)))
-    base = model.estimator.input_base(cond, mu, prompt.speaker_bias[None])
+    base = model.input_base(cond, mu, prompt.speaker_bias[None])
     context = WholeSequence(num_frames, streaming=streaming, device=model.device)
     x = model.noise[None, :num_frames]
     for step, width in enumerate(model.schedule.widths):

@@ -80,4 +80,4 @@ def _input_base(model: FlowModel, streams: Sequence[BlockStream], num_frames: in
         known = stream.next_prompt_mel(num_frames)
         row[: len(known)] = known
     speaker_bias = torch.stack([stream.prompt.speaker_bias for stream in streams])
-    return model.estimator.input_base(cond, mu, speaker_bias)
+    return model.input_base(cond, mu, speaker_bias)
