@@ -1,4 +1,4 @@
-# Two commands: `make demo` (hear it) and `make test` (what CI runs). Both set up everything they need first.
+# `make demo` (hear it), `make check` (while you work), `make test` (what CI runs). Each sets up what it needs first.
 VENV ?= .venv
 # Whose pip.conf says `user = true` has it ask for what an environment, or a folder, cannot have.
 export PIP_USER := 0
@@ -14,6 +14,16 @@ NODE := $(VENV)/.javascript $(VENV)/.bundlers
 RAY := $(VENV)/ray
 FRAMEWORKS := $(VENV)/pipecat $(VENV)/livekit
 
+PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+# Below tests/unit, and not in `make check`: kernels under Triton's interpreter, benches, checkpoints, whole engines,
+# files that start processes, and files that compute for seconds.
+SLOW := bench cli/test_doctor_as_start.py deploy/test_setup.py test_tiny_training.py engine/audio/test_encoder_*.py \
+	engine/checkpoint engine/disaggregated/test_hangs.py \
+	engine/llm/cuda engine/loading engine/loop/test_first_blocks.py engine/loop/test_heard_first.py \
+	engine/loop/test_other_family.py engine/loop/test_out_of_memory.py engine/loop/test_pipeline_lanes.py \
+	engine/loop/test_self_scheduling_llm.py engine/policy/test_scheduler_simulation.py \
+	engine/token2wav/*/cuda engine/token2wav/*/tensorrt engine/voices/test_maker.py
+
 # Whole or not at all: a folder that pip has filled by half would be taken for a whole one.
 define install-apart
 @rm -rf $@
@@ -21,7 +31,7 @@ define install-apart
 	--no-deps --target $@.part -r $< && touch $@.part && mv $@.part $@ && exit; done; exit 1
 endef
 
-.PHONY: help demo test setup lint format types imports unit disturbed soak wheels serve doctor bench clean
+.PHONY: help demo check test setup lint format types imports quick unit disturbed soak wheels serve doctor bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,7 +47,9 @@ $(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/gpu-versio
 demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav, demo.opus, a timeline
 	@$(BIN)/python -m voicegate.bench.demo
 
-test:  ## everything that needs no GPU
+check: lint types imports quick  ## while you work: lint, types, import contracts and the quick unit tests
+
+test:  ## before you push: everything that needs no GPU
 	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
 	@$(MAKE) --no-print-directory lint types imports unit
 
@@ -83,11 +95,15 @@ $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)
 $(RAY): tests/soak/ray.txt $(READY)
 	$(install-apart)
 
+# Five tests that took longest are named: one of a second or more belongs in SLOW.
+quick: $(READY)
+	$(PYTEST) -m "not soak" --durations 5 --durations-min 1 $(SLOW:%=--ignore-glob='tests/unit/%') tests/unit
+
 unit: setup
-	$(BIN)/pytest -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(PYTEST) -m "not gpu and not soak"
 
 disturbed: setup  ## the same tests, with sockets' events late and in another order (tests/support/disturbance.py)
-	$(BIN)/pytest -p tests.support.disturbance -m "not gpu and not soak" --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(PYTEST) -p tests.support.disturbance -m "not gpu and not soak"
 
 soak: $(READY) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -p tests.soak.keeping -m soak # torch's kernels by shape, which would look like a leak

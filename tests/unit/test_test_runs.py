@@ -24,3 +24,10 @@ def test_results_of_long_runs_are_written_by_make_soak_alone() -> None:
 def test_tests_start_without_torch() -> None:
     code = "import sys, tests.conftest; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_what_make_check_leaves_out_is_there() -> None:
+    (listed,) = re.findall(r"^SLOW := ((?:.*\\\n)*.*)", MAKEFILE, re.MULTILINE)
+    patterns = listed.replace("\\\n", " ").split()
+    assert len(patterns) > 10
+    assert [pattern for pattern in patterns if not list((ROOT / "tests" / "unit").glob(pattern))] == []
