@@ -10,7 +10,9 @@ from voicegate.engine.text.languages.rules import NO_WORD_BEHIND
 def abbreviations_of(entry: LanguageEntry, units: Collection[str]) -> Callable[[str], str]:
     """What reads them; `units` are units where a number is before them: 45 min."""
     said = {name.replace(" ", ""): words for name, words in entry.abbreviations.items()}
-    said |= {name[0].upper() + name[1:]: words[0].upper() + words[1:] for name, words in said.items()}
+    said |= {
+        name[0].upper() + name[1:]: words[0].upper() + words[1:] for name, words in said.items() if name[0].islower()
+    }
     if not said:
         return lambda text: text
     # Not within a word, nor behind a letter with a stop: U.S.A. has no S.
