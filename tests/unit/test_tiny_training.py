@@ -9,7 +9,7 @@ import torch
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from models.tiny.training import distil, export, flow, kokoro_weights, llm, pack, shards, speech_tokenizer, vocoder
+from models.tiny.training import distil, export, flow, kokoro_weights, llm, pack, run, shards, speech_tokenizer, vocoder
 from models.tiny.training.grammar import sentence
 from models.tiny.training.held_out import HELD_OUT
 from models.tiny.training.voices import VOICES
@@ -83,6 +83,20 @@ def test_a_run_goes_on_where_it_stopped(
     arguments = ["--corpus", str(corpus), "--state", str(tmp_path / "state"), "--minutes", "9", "--device", "cpu"]
     speech_tokenizer.main([*arguments, "--max-steps", "2", "--batch-share", "0.01"])
     assert "resumed after 1 steps" in capsys.readouterr().out
+
+
+def test_a_run_that_learns_by_heart_stops_with_its_best_weights(tmp_path: Path) -> None:
+    options = run.parser(None).parse_args(
+        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu"]
+    )
+    model = torch.nn.Linear(1, 1)
+    training = run.Run("heart", model, options, rate=0.1)
+    for step in training.steps():
+        training.update({"loss": model(torch.ones(1)).square().sum()})
+        training.judge(abs(step - 3.0))  # best after the fourth
+    state = torch.load(tmp_path / "heart.pt", weights_only=True)
+    assert state["steps"] == 4
+    assert 4 < training.num_steps < 20
 
 
 @torch.no_grad()
