@@ -1,12 +1,14 @@
-"""How pytest-xdist shares tests among its workers: by file, and what takes long first.
+"""How pytest-xdist shares tests among its workers: by file, waiting ones beside computing ones, and long ones first.
 
 By file for the fixtures of modules and for the browser's event loop; those of packaging are one file to it, else each
 worker would build the wheels and install them for itself. What takes long comes first, else one worker ends alone.
-`--numprocesses auto` is one more than there are cores: a quarter of a worker's time it waits, for speech in real time,
-for a process that starts, for a limit that is over.
+
+Tests of sockets, browsers and packages wait most of their time. Side by side they would leave cores idle. So
+`--numprocesses auto` is one more than there are cores, and the last worker takes the tests that wait. Each worker helps
+the others when its own kind has run out.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +16,25 @@ import pytest
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
+    from xdist.workermanage import WorkerController
 
-_LONG_FIRST = ("packaging", "e2e", "contract", "browser", "parity", "integration", "unit")
+_LONG_FIRST = ("packaging", "browser", "integration", "e2e", "contract", "parity", "unit")
+_WAITING = ("packaging", "browser", "integration")
 _SHARE_THEIR_FIXTURES = "tests/packaging/"
+
+
+def folder_of(nodeid: str) -> str:
+    return nodeid.split("/")[1]
+
+
+def next_scope(scopes: Iterable[str], *, waiting: bool) -> str | None:
+    """The first one of this kind."""
+    return next((scope for scope in scopes if (folder_of(scope) in _WAITING) == waiting), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> int:
-        folder = item.nodeid.split("/")[1]
+        folder = folder_of(item.nodeid)
         return _LONG_FIRST.index(folder) if folder in _LONG_FIRST else len(_LONG_FIRST)
 
     items.sort(key=rank)  # within a folder the order stays as it is
@@ -43,6 +56,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
         def _split_scope(self, nodeid: str) -> str:
             is_shared = nodeid.startswith(_SHARE_THEIR_FIXTURES)
             return _SHARE_THEIR_FIXTURES if is_shared else super()._split_scope(nodeid)
+
+        def _assign_work_unit(self, node: "WorkerController") -> None:
+            scope = next_scope(self.workqueue, waiting=node is self.nodes[-1])
+            if scope is not None:
+                self.workqueue.move_to_end(scope, last=False)  # where it is taken from
+            super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False  # it would put the files with most tests first
     return ByFile(config, log)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import conftest
+from tests.distribution import next_scope
 
 pytestmark = pytest.mark.unit
 
@@ -31,3 +32,10 @@ def test_what_make_check_leaves_out_is_there() -> None:
     patterns = listed.replace("\\\n", " ").split()
     assert len(patterns) > 10
     assert [pattern for pattern in patterns if not list((ROOT / "tests" / "unit").glob(pattern))] == []
+
+
+def test_a_worker_takes_its_own_kind_first_and_then_the_other() -> None:
+    scopes = ["tests/packaging/", "tests/browser/test_page.py", "tests/parity/test_vocoder.py", "tests/unit/test_a.py"]
+    assert next_scope(scopes, waiting=True) == "tests/packaging/"
+    assert next_scope(scopes, waiting=False) == "tests/parity/test_vocoder.py"
+    assert next_scope(scopes[:2], waiting=False) is None
