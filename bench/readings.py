@@ -22,6 +22,7 @@ from voicegate.engine.text.segmenter import Segmenter, SegmenterConfig, TextSpan
 _ROUNDS: Final = 5
 TABLES_DIR: Final = Path("tests/unit/engine/text/readings")
 
+_OF_LETTERS: Final = "en"
 _MARKS: Final = re.compile(r"[\s.,?!;:\-。，？！；：、]+")
 
 
@@ -48,12 +49,15 @@ def load(language: str) -> list[Row]:
         ]
 
 
-def words(spoken: str) -> str:
-    """What counts of a reading: neither case, nor marks, nor blanks."""
-    return _MARKS.sub("", spoken.casefold())
+def words(spoken: str, gap: str = "") -> str:
+    """What counts of a reading: neither case nor marks, and blanks where `gap` is one."""
+    return _MARKS.sub(gap, spoken.casefold()).strip()
 
 
-def is_right(row: Row, spoken: str) -> bool:
+def is_right(row: Row, spoken: str, language: str) -> bool:
+    """In English a blank makes letters of a word: A B is not ab."""
+    if language == _OF_LETTERS:
+        return words(spoken, " ") in {words(alternative, " ") for alternative in row.spoken}
     return any(re.fullmatch(_pattern(alternative), words(spoken)) for alternative in row.spoken)
 
 
@@ -79,7 +83,7 @@ def read_spans(spans: Iterable[TextSpan], language: str) -> str:
 def measure(language: str) -> tuple[list[tuple[Row, str]], dict[str, tuple[int, int]]]:
     """The rows that are read wrong, with what is said; domain -> how many are right, of how many."""
     rows = load(language)
-    wrong = [(row, said) for row in rows if not is_right(row, said := read_whole(row.text, language))]
+    wrong = [(row, said) for row in rows if not is_right(row, said := read_whole(row.text, language), language)]
     return wrong, _shares((row.domain for row in rows), (row.domain for row, _ in wrong))
 
 

@@ -109,7 +109,7 @@ _BEFORE_YEAR: Final = re.compile(
 )
 _BEFORE_ANY_YEAR: Final = re.compile(
     rf"{_BEFORE_YEAR.pattern}|(?:\b(?:[Tt]he|[Tt]his|[Aa]nd|[Oo]f|[Oo]r|to|[Ss]pring|[Ss]ummer|[Ff]all|[Ww]inter)|'s"
-    rf"|\b(?:{any_of(MONTHS)})|,) \Z"
+    rf"|\b(?:{any_of(MONTHS)}),?) \Z"
 )
 _MAX_LOOK: Final = 20
 
@@ -127,6 +127,7 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"\b([Vv]ersion) [vV](?=\d)", r"\1 ", "ersion"),
     # Money as most of Europe groups it: €1.299,00.
     (r"(?<![\d.,])\d{1,3}(?:\.\d{3})++,\d\d(?!\d)", lambda match: match[0].translate(_POINTS), ","),
+    (r"(?<![\d.,])\d{1,3}\.\d{3}\.\d{3}(?![\d.]*\d)", lambda match: match[0].replace(".", ","), "."),
     (r"(\d{3}[ .-]\d{4}) x\.? ?(?=\d{1,5}(?!\w|\.\d))", r"\1 extension ", " x"),
     (
         r"(?<=\d)x(?= (?:an?|per|daily|weekly|faster|slower|more|less|higher|lower|bigger|larger|smaller|the|as)\b)",
@@ -213,7 +214,7 @@ _MEASURES: Final[tuple[Source, ...]] = (
         "/",
     ),
     (
-        rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{any_of(UNITS)})(?![\w/])"
+        rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{any_of(UNITS)})(?!\w|/(?!\d))"
         rf"| (?P<spaced>{any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/]|\.\w))(?:\.(?= [a-z]))?",
         _measure,
     ),

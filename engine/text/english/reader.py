@@ -50,7 +50,7 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"#(?=[A-Z]{1,5}-?\d|[A-Z]-[A-Z0-9-]*\d)"), " number "),
     (re.compile(r"\b([Hh]ashtag:?) #(?=\w)"), r"\1 "),
     # Many digits behind it count nothing: PO #88213.
-    (re.compile(r"#(\d{4,})(?![\w,%]|\.\d)"), lambda match: f" number {' '.join(match[1])} "),
+    (re.compile(r"#(\d{4,})(?![\w%]|[.,]\d)"), lambda match: f" number {' '.join(match[1])} "),
     (re.compile(r"#(?=\d)"), " number "),
     (re.compile(r"\b([CF])#"), r"\1 sharp "),
     (re.compile(r"#(?=[A-Za-z])"), " hashtag "),
@@ -59,11 +59,14 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"[~≈] ?(?=[$€£]?\d)"), " about "),
     (re.compile(r"(?<=[A-Za-z])\+\+"), " plus plus "),
 )
+_CODE: Final = any_of(DATA["currency_codes"]["codes"])
 # As it is written by hand: "w/ milk", "w/o sugar".
 _SHORTHAND: Final = (
     (re.compile(r"(?<![\w/])w/o(?![\w/])"), "without"),
     (re.compile(r"(?<![\w/])w/(?= ?[A-Za-z]|\s?\Z)"), "with "),
     (re.compile(r"(?<![\w/])c/o(?![\w/])"), "care of"),
+    # Of two currencies: EUR/USD.
+    (re.compile(rf"\b({_CODE})/({_CODE})\b"), lambda match: " ".join(match[1] + match[2])),
     (re.compile(r"\b([Nn])os?\. of\b"), r"\1umber of"),
 )
 _SHORT_WORDS: Final = re.compile(rf"(?<![\w.-])(?:{any_of(DATA['shorthand'])})(?![\w-]|\.\w)")

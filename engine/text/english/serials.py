@@ -47,6 +47,15 @@ def spell_all(word: str) -> str:
     return f" {PAUSE.join(parts)} "
 
 
+def _spell_parts(parts: list[str]) -> str:
+    """The same, but for words: 1-800-FLOWERS."""
+    return f" {PAUSE.join(part.lower() if _is_word(part) else spell_all(part).strip() for part in parts)} "
+
+
+def _is_word(name: str) -> bool:
+    return name.isalpha() and len(name) > _MAX_SPELLED_NAME and is_pronounceable(name)
+
+
 def _spelled(char: str) -> str:
     return numbers.say_digits(char) if char.isdigit() else char.upper()
 
@@ -63,7 +72,7 @@ def _serial(match: Match) -> str:
     is_long = any(run.isdigit() and len(run) > 3 and not _YEAR.fullmatch(run) for part in runs for run in part)
     is_mixed = any(len(part) > 2 for part in runs)
     if is_long or is_mixed or (len(parts) > 2 and not all(len(part) == 1 for part in parts)):
-        return spell_all(word)
+        return _spell_parts(parts)
     return word
 
 
@@ -82,8 +91,7 @@ def _one_part(word: str) -> str | None:
         return None
     else:
         said = digits
-    is_word = len(name) > _MAX_SPELLED_NAME and is_pronounceable(name)
-    return f" {name if is_word else ' '.join(name)} {said} "
+    return f" {name if _is_word(name) else ' '.join(name)} {said} "
 
 
 def _mixed(match: Match) -> str:
