@@ -31,7 +31,8 @@ __all__ = [
 settings.register_profile("voicegate", deadline=None)
 settings.load_profile("voicegate")
 
-# torch reads it at its import, which may be any test module's. An engine's process sets its threads itself.
+# torch and numpy's BLAS read it at their import. With two threads a kernel under Triton's interpreter, which is numpy,
+# takes four times as much CPU time. An engine's process sets torch's threads itself.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 

@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 _LONG_FIRST = ("packaging", "browser", "integration", "e2e", "contract", "parity", "unit")
-_WAITING = ("packaging", "browser", "integration")
+_WAITING = (
+    "tests/packaging/",
+    "tests/browser/",
+    "tests/integration/",
+    "tests/unit/engine/audio/test_encoder_",
+    "tests/unit/engine/disaggregated/test_hangs.py",
+)
 _SHARE_THEIR_FIXTURES = "tests/packaging/"
-
-
-def folder_of(nodeid: str) -> str:
-    return nodeid.split("/")[1]
 
 
 def next_scope(scopes: Iterable[str], *, waiting: bool) -> str | None:
     """The first one of this kind."""
-    return next((scope for scope in scopes if (folder_of(scope) in _WAITING) == waiting), None)
+    return next((scope for scope in scopes if scope.startswith(_WAITING) == waiting), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> int:
-        folder = folder_of(item.nodeid)
+        folder = item.nodeid.split("/")[1]
         return _LONG_FIRST.index(folder) if folder in _LONG_FIRST else len(_LONG_FIRST)
 
     items.sort(key=rank)  # within a folder the order stays as it is

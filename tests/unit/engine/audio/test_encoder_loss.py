@@ -23,6 +23,14 @@ from voicegate.engine.interface import Done, EngineError, Failed, Flushed
 pytestmark = pytest.mark.unit
 
 
+@pytest.fixture(autouse=True)
+def ticks_pass_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replacement is due after ticks. A hundred pass in a second; a busy process is still no silent one."""
+    monkeypatch.setattr(encoder_pool, "_TICK_S", 0.01)
+    monkeypatch.setattr(encoder_child, "_PATIENCE_TICKS", 10**6)
+    monkeypatch.setattr(encoder_child, "_START_PATIENCE_TICKS", 10**6)
+
+
 class Starts:
     """Of replacements, which wait until they may."""
 
@@ -130,9 +138,6 @@ def test_a_process_that_cannot_be_started_is_tried_again(
         return EncoderChild(io, on_change)
 
     monkeypatch.setattr(encoder_pool, "EncoderChild", start)
-    monkeypatch.setattr(encoder_pool, "_TICK_S", 0.01)
-    monkeypatch.setattr(encoder_child, "_PATIENCE_TICKS", 10**6)
-    monkeypatch.setattr(encoder_child, "_START_PATIENCE_TICKS", 10**6)
     with capture_logs() as logs:
         kill(*children(one))
         until_whole(one, num_lost=1)

@@ -95,7 +95,7 @@ def rows_alike(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("rows_alike")
-@pytest.mark.parametrize("ends", [(1, 2, 11), (7, 8, 11)])
+@pytest.mark.parametrize("ends", [(1, 2, 11), pytest.param((7, 8, 11), marks=pytest.mark.soak)])
 def test_a_line_does_not_depend_on_how_its_feed_was_cut(ends: Sequence[int]) -> None:
     """Tiles are of eight lines here: begun in their middle, of one line, cut in two."""
     whole = fed_in_parts((11,))

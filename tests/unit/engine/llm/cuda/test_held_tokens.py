@@ -28,7 +28,9 @@ def drain_holding(runner: CudaLlmRunner, wanted: int) -> dict[int, list[Sequence
                 runner.tell_after(output.sequence_id, wanted)
 
 
-@pytest.mark.parametrize("wanted", [2, 3, 64])
+@pytest.mark.parametrize(
+    "wanted", [pytest.param(2, marks=pytest.mark.soak), 3, pytest.param(64, marks=pytest.mark.soak)]
+)
 def test_the_same_comes_of_a_sequence_however_much_is_held_back(wanted: int) -> None:
     runner = make_runner(max_in_flight=2)
     requests = [request(0, seed=1, max_tokens=7), request(1, seed=47, max_tokens=20), request(2, seed=3)]

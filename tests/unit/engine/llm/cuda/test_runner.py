@@ -125,7 +125,7 @@ def test_more_slots_than_lines_are_refused() -> None:
         make_runner(num_slots=17)
 
 
-@pytest.mark.parametrize("max_in_flight", [1, 2])
+@pytest.mark.parametrize("max_in_flight", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_a_text_that_grows_is_spoken_as_on_a_cpu(max_in_flight: int) -> None:
     """Also beside another sequence, with steps launched before the tokens of the last are known."""
     wanted = SequenceRequest(0, PROMPT, (), is_growing=True, seed=5, max_tokens=9)

@@ -84,7 +84,7 @@ def test_embed_and_the_tails_it_keeps() -> None:
     assert tails[1][:, 0].isnan().all()  # of the other Euler step
 
 
-@pytest.mark.parametrize("num_parts", [0, 1, 3])
+@pytest.mark.parametrize("num_parts", [0, pytest.param(1, marks=pytest.mark.soak), 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_norm(num_parts: int, dtype: torch.dtype) -> None:
     results = []
@@ -106,7 +106,7 @@ def attend_in_splits(splits: int) -> Callable[..., torch.Tensor]:
     return partial(fused_attention.attend, tile=tile)
 
 
-@pytest.mark.parametrize("splits", [1, 2, 4])
+@pytest.mark.parametrize("splits", [1, 2, pytest.param(4, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("rows", [ROWS, MIXED_ROWS])
 def test_attention_and_what_it_writes_to_the_pool(rows: list[Row], dtype: torch.dtype, splits: int) -> None:
