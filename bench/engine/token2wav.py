@@ -51,7 +51,7 @@ def clip_tokens(num_clips: int, speech_token_size: int) -> list[list[int]]:
 def render(stages: Stages, clips: Sequence[Sequence[int]], voice: str, *, max_rows: int) -> list[Clip]:
     """All of them together, in batches of what is ready."""
     with stages.token2wav_lane.active():
-        prompt = stages.voices[voice].flow_prompt
+        prompt = stages.voices[voice].flow_prompt.rendered
         begun_s = time.perf_counter()
         opened = [Clip(stages.flow.open(prompt), stages.vocoder.open(), begun_s) for _ in clips]
         for clip, token_ids in zip(opened, clips, strict=True):

@@ -35,12 +35,13 @@ from voicegate.engine.loading.progress import SILENT, Progress
 from voicegate.engine.loading.runners import load_flow, load_vocoder
 from voicegate.engine.loading.start_voices import default_of, fitting_voices, warm_up, without_silent
 from voicegate.engine.loading.startup import ModelStart, freeze_heap, timed
+from voicegate.engine.loading.voice_places import fitting_room
 from voicegate.engine.loop.core import EngineCore
 from voicegate.engine.loop.driven import DrivenCore
 from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.loop.reception import speaking_modes
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
-from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
+from voicegate.engine.loop.voice_shelf import prompt_blocks, ready_voice, voice_room
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
@@ -131,7 +132,7 @@ def load_all_stages(
     """
     devices = open_devices(config)
     starts = {each: ModelStart(each.device, progress) for each in devices.all}
-    room = voice_room(config, voices.values())
+    room = fitting_room(devices, config, model, voice_room(config, voices.values()))
     config = _with_layouts_that_fit(devices, config, model, room)
     # The LLM has slots for all token2wavs.
     llm_config = replace(config, max_active_clauses=config.max_active_clauses * len(devices.token2wavs))
@@ -161,7 +162,7 @@ def load_all_stages(
             where = _where(config, place)
             with timed(f"voice prompts{where}", progress), _blamed(where), device.token2wav_lane.active():
                 on_ready = partial(progress.share, f"voice prompts{where}")
-                ready.append(_ready_voices(voices, model, tokenizer, flow, on_ready))
+                ready.append(_ready_voices(voices, model, tokenizer, flow, prompt_blocks(room, flow), on_ready))
         running.pop_all()
     names = count()  # of the LLM's sequences
     return tuple(
@@ -188,12 +189,20 @@ def _ready_voices(
     model: ModelConfig,
     tokenizer: TextTokenizer,
     flow: FlowBackend[Any, Any],
+    most_blocks: int,
     on_ready: Callable[[int, int], object],
 ) -> Mapping[str, ReadyVoice]:
-    """`on_ready` is told how many of how many are: each takes a CPU a good part of a second."""
+    """All can be rendered, and stay so as long as there is room for `most_blocks`.
+
+    `on_ready` is told how many of how many are: each takes a CPU a good part of a second.
+    """
     ready = {}
     for number, (name, voice) in enumerate(voices.items(), 1):
-        ready[name] = ready_voice(voice, model, tokenizer, flow)
+        ready[name] = each = ready_voice(voice, model, tokenizer, flow)
+        most_blocks -= each.flow_prompt.num_blocks
+        if most_blocks < 0:
+            most_blocks += each.flow_prompt.num_blocks
+            each.flow_prompt.give_back(flow)
         on_ready(number, len(voices))
     return ready
 

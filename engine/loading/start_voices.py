@@ -88,7 +88,7 @@ def without_silent(config: EngineConfig, all_stages: Sequence[Stages], faults: M
     for number, stages in enumerate(all_stages):
         voices = _without(config, model, stages.voices, faults, is_told=number == 0)
         for name in stages.voices.keys() - voices.keys():
-            stages.flow.release(stages.voices[name].flow_prompt)
+            stages.voices[name].flow_prompt.give_back(stages.flow)
         kept.append(replace(stages, voices=voices))
     return tuple(kept)
 

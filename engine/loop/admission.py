@@ -1,17 +1,27 @@
 """Room in the models: who is given it, and when. The order is the roster's; starts nothing itself."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.loop.clause import Clause
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.roster import Attempt, Roster
+from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.loop.utterance import Utterance
 
 
 class Admission:
-    def __init__(self, config: EngineConfig, pipeline: Pipeline, roster: Roster, attempt: Attempt) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        pipeline: Pipeline,
+        roster: Roster,
+        attempt: Attempt,
+        bring_back: Callable[[ReadyVoice], object],
+    ) -> None:
+        """`bring_back`: a voice whose prompt has to be rendered again."""
         self._config = config
+        self._bring_back = bring_back
         self._pipeline = pipeline
         self._roster = roster
         self._attempt = attempt
@@ -28,13 +38,18 @@ class Admission:
         is_open = num_releases > self._num_releases or not (self._roster.is_room_short and self._pipeline.num_active)
         if is_open:
             self._num_releases = num_releases
+        num_voiceless = 0
         for _, utterance, clause in self._roster.waiting(now_s, only_pressing=not is_open):
+            if utterance.voice.flow_prompt.rendered is None:  # it is in nobody's way, and nobody's end helps it
+                self._bring_back(utterance.voice)
+                num_voiceless += 1
+                continue
             has_room = self._attempt(utterance, self._pipeline.can_start, clause)
             if has_room is False:
                 break
             if has_room:
                 yield utterance, clause
-        self._roster.note_room(now_s)
+        self._roster.note_room(now_s, num_voiceless=num_voiceless)
 
     @property
     def num_welcome(self) -> int:

@@ -36,7 +36,7 @@ from voicegate.engine.loop.reading import Reading
 from voicegate.engine.loop.reception import Reception
 from voicegate.engine.loop.roster import Roster
 from voicegate.engine.loop.speaking import Speaking
-from voicegate.engine.loop.stages import ReadyVoice, Stages
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoicePrompt
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.loop.voice_shelf import VoiceShelf
 from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, decide
@@ -74,15 +74,17 @@ class EngineCore:
         self._reception = Reception(stages, encoders, sink, clock, max_clause_tokens=config.max_clause_tokens)
         self._pipeline = Pipeline(config, stages, waker=waker)
         self._limits = limits_of(config, stages)
-        self._voices = VoiceShelf(stages)
-        self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices)
+        self._voices = VoiceShelf(stages, self._voices_in_use)
+        self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices, self._fail_voiceless)
         self._growth = Growth(
             config, lookahead_tokens=stages.flow.lookahead_tokens, held_back_frames=stages.vocoder.held_back_frames
         )
         self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
         self._speaking = Speaking(self._pipeline, self._growth, clock, on_finished=self._forget)
         self._reading = Reading(self._roster, clock, self._read_bite)
-        self._admission = Admission(config, self._pipeline, self._roster, self._attempt)
+        self._admission = Admission(
+            config, self._pipeline, self._roster, self._attempt, bring_back=self._arrivals.bring_back
+        )
 
     # --- commands: unknown or ended utterances are no-ops (interface.py) --------------------------------------
 
@@ -90,7 +92,11 @@ class EngineCore:
         """Start an utterance; what the interface promises to refuse was refused before."""
         listing = self._roster.new_listing()
         try:
-            self._roster.add(self._reception.open(listing, request, self._voices[request.voice], seed=seed))
+            voice = self._voices[request.voice]
+            self._roster.add(self._reception.open(listing, request, voice, seed=seed))
+            self._voices.note_use(voice)
+            if voice.flow_prompt.rendered is None:
+                self._arrivals.bring_back(voice)
         except Exception:
             log.exception("utterance_not_opened", utterance=request.utterance_id)
             self._on_gone(request.utterance_id)
@@ -393,10 +399,20 @@ class EngineCore:
 
     def _give_back(self, utterance: Utterance) -> None:
         """At once, all that it holds, whatever goes wrong with some of it."""
+        self._voices.note_use(utterance.voice)
         with ExitStack() as stack:
             stack.callback(self._release_voices)
             for clause in utterance.clauses:
                 stack.callback(self._pipeline.release, clause)
+
+    def _voices_in_use(self) -> list[ReadyVoice]:
+        """Of who has something to say; who has not waits for his voice again, where it goes meanwhile."""
+        return [utterance.voice for utterance in self._roster if utterance.clauses]
+
+    def _fail_voiceless(self, prompt: VoicePrompt, message: str) -> None:
+        for utterance in self._roster:
+            if utterance.voice.flow_prompt is prompt:
+                self._attempt(utterance, self._fail, utterance, message)
 
     def _release_voices(self) -> None:
         self._voices.release_unused(utterance.voice for utterance in self._roster)

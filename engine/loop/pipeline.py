@@ -107,10 +107,11 @@ class Pipeline:
 
         Of a clause that was set aside it is the same sound once more: what its listener has is not sent again.
         """
-        stages = self._stages
+        stages, prompt = self._stages, voice.flow_prompt.rendered
+        assert prompt is not None, "admission waits for it"
         self.catch_up(clause)
         with ExitStack() as undo:
-            flow = stages.flow.open(voice.flow_prompt, begins_short=clause.begins_short)
+            flow = stages.flow.open(prompt, begins_short=clause.begins_short)
             undo.callback(stages.flow.close, flow)
             flow.append(clause.tokens)
             if clause.state is ClauseState.RENDERING:

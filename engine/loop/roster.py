@@ -232,10 +232,10 @@ class Roster:
         holding = [each for each in self if each.clauses and self._pipeline.num_held_blocks(each.clauses[0])]
         return sorted(holding, key=turn)
 
-    def note_room(self, now_s: float) -> None:
-        """Room was given out: whoever waits now waits for others to end."""
+    def note_room(self, now_s: float, *, num_voiceless: int = 0) -> None:
+        """Room was given out: whoever waits now waits for others to end, but for some who wait for their voice."""
         self._refresh(now_s)
-        self.is_room_short = bool(self._waiting)
+        self.is_room_short = len(self._waiting) > num_voiceless
         least_share = _EASED_SHARE if self._is_room_tight else _TIGHT_SHARE
         is_tight = self.is_room_short or self._pipeline.free_share < least_share
         if is_tight is not self._is_room_tight:

@@ -15,13 +15,37 @@ from voicegate.engine.token2wav.vocoder.backend import VocoderBackend
 from voicegate.engine.voices.voice import Voice
 
 
+@dataclass(slots=True, eq=False)
+class VoicePrompt:
+    """A voice's prompt in the flow: rendered, or, while others need the memory, what is known of it without that."""
+
+    rendered: PreparedPrompt | None
+    first_block_tokens: int
+    second_block_tokens: int
+    last_use: int = 0  # by the shelf's count
+
+    @classmethod
+    def of(cls, rendered: PreparedPrompt) -> "VoicePrompt":
+        return cls(rendered, rendered.first_block_tokens, rendered.second_block_tokens)
+
+    @property
+    def num_blocks(self) -> int:
+        return 0 if self.rendered is None else self.rendered.num_blocks
+
+    def give_back(self, flow: FlowBackend[Any, Any]) -> None:
+        """Its memory. It is as if it had never been rendered. Idempotent."""
+        rendered, self.rendered = self.rendered, None
+        if rendered is not None:
+            flow.release(rendered)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyVoice:
-    """A voice with what the models keep of it: the LLM's prompt and the flow's computed prompt blocks."""
+    """A voice with what the models keep of it: the LLM's prompt and its place in the flow's memory."""
 
     voice: Voice
     llm_prompt: PassPrompt
-    flow_prompt: PreparedPrompt
+    flow_prompt: VoicePrompt
     tokens_per_letter: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -30,7 +54,7 @@ class ReadyVoice:
 
 @dataclass(frozen=True, slots=True)
 class VoiceRoom:
-    """What the models were built to hold of voices, those that may be added later included."""
+    """What the models were built to hold of voices at once, those that may be added later included."""
 
     prompt_tokens: tuple[int, ...] = ()  # of each
 

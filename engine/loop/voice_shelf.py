@@ -1,14 +1,19 @@
-"""The voices that a running engine speaks with: some may come and go while utterances run. In the engine's thread."""
+"""The voices that a running engine speaks with: some may come and go while utterances run. In the engine's thread.
 
-from collections.abc import Iterable
+A voice's prompt fills blocks of the flow's memory. There is room for so many at once (`VoiceRoom`); what was given back
+is rendered again (arrivals.py) before an utterance with that voice begins, and sounds the same.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, Final
 
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.figures import told_apart
-from voicegate.engine.interface import VoiceConflict, VoiceRefused
+from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.loop.prompting import PassPrompt, voice_prompt
-from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoicePrompt, VoiceRoom
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.token2wav.flow.backend import FlowBackend, FlowPrompt, PreparedPrompt, PromptRendering
@@ -36,15 +41,12 @@ def check_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer) -> N
 def ready_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]) -> ReadyVoice:
     """At once, for when nobody speaks yet. Raises VoiceRefused, PromptError and FlowError."""
     prompt, flow_prompt = _prompts_of(voice, model, tokenizer)
-    return ReadyVoice(voice, prompt, flow.prepare(flow_prompt))
+    return ReadyVoice(voice, prompt, VoicePrompt.of(flow.prepare(flow_prompt)))
 
 
-def begin_voice(
-    voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]
-) -> tuple[PassPrompt, PromptRendering[Any]]:
-    """Raises VoiceRefused, PromptError and FlowError."""
-    prompt, flow_prompt = _prompts_of(voice, model, tokenizer)
-    return prompt, flow.begin_prompt(flow_prompt)
+def prompt_blocks(room: VoiceRoom, flow: FlowBackend[Any, Any]) -> int:
+    """Of the flow's memory, for all prompts that are held at once."""
+    return sum(map(flow.num_prompt_blocks, room.prompt_tokens))
 
 
 def _prompts_of(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer) -> tuple[PassPrompt, FlowPrompt]:
@@ -67,33 +69,59 @@ def _check_slot(voice: Voice, prompt: PassPrompt, model: ModelConfig) -> None:
 
 
 class VoiceShelf:
-    def __init__(self, stages: Stages) -> None:
+    """There may be more voices than the flow has room for: those not spoken with for longest give theirs back."""
+
+    def __init__(self, stages: Stages, in_use: Callable[[], Iterable[ReadyVoice]]) -> None:
+        """`in_use`: of utterances that have something to say; these keep their room."""
         self._stages = stages
+        self._in_use = in_use
+        self._num_blocks = prompt_blocks(stages.voice_room, stages.flow)
         self._voices = dict(stages.voices)
-        self._prepared: dict[int, PreparedPrompt] = {}  # of voices that nobody has put up yet, by id
-        self._retired: list[PreparedPrompt] = []  # of voices taken away that utterances still speak with
+        self._prepared: dict[int, VoicePrompt] = {}  # of voices that nobody has put up yet, by id
+        self._retired: list[VoicePrompt] = []  # of voices taken away that utterances still speak with
+        self._uses = count()
+        for ready in self._voices.values():
+            self.note_use(ready)
 
     def __getitem__(self, name: str) -> ReadyVoice:
         return self._voices[name]
 
-    def begin(self, voice: Voice) -> tuple[PassPrompt, PromptRendering[Any]]:
-        """Its prompt's rendering, which somebody else drives. Raises VoiceRefused, PromptError and FlowError."""
+    def note_use(self, voice: ReadyVoice) -> None:
+        """Somebody speaks with it, or has done until now."""
+        voice.flow_prompt.last_use = next(self._uses)
+
+    def begin(self, voice: Voice) -> tuple[PassPrompt, PromptRendering[Any]] | None:
+        """Its prompt's rendering, which somebody else drives. None: others speak with all that fill the room.
+
+        Raises VoiceRefused, PromptError and FlowError.
+        """
         self._check_room(voice)
-        return begin_voice(voice, self._stages.model, self._stages.tokenizer, self._stages.flow)
+        prompt, flow_prompt = _prompts_of(voice, self._stages.model, self._stages.tokenizer)
+        if not self._make_room(self._stages.flow.num_prompt_blocks(voice.num_tokens)):
+            return None
+        return prompt, self._stages.flow.begin_prompt(flow_prompt)
 
     def keep(self, ready: ReadyVoice) -> ReadyVoice:
         """It holds its blocks until `put_up` or `discard`."""
         self._prepared[id(ready)] = ready.flow_prompt
         return ready
 
+    def take_back(self, prompt: VoicePrompt, rendered: PreparedPrompt) -> None:
+        """It has been rendered again; in vain, where the voice has gone meanwhile."""
+        if any(prompt is each for each in self._prompts()):
+            prompt.rendered = rendered
+        else:
+            self._stages.flow.release(rendered)
+
     def put_up(self, ready: ReadyVoice) -> None:
         """In place of one of the same name."""
         del self._prepared[id(ready)]
         self.remove(ready.voice.name)
         self._voices[ready.voice.name] = ready
+        self.note_use(ready)
 
     def discard(self, ready: ReadyVoice) -> None:
-        self._stages.flow.release(self._prepared.pop(id(ready)))
+        self._prepared.pop(id(ready)).give_back(self._stages.flow)
 
     def remove(self, name: str) -> None:
         """No utterance may be started with it any more. Unknown names are a no-op."""
@@ -106,27 +134,40 @@ class VoiceShelf:
         if not self._retired:
             return
         spoken_with = {id(voice.flow_prompt) for voice in in_use}
-        kept: list[PreparedPrompt] = []
+        kept: list[VoicePrompt] = []
         for prompt in self._retired:
             if id(prompt) in spoken_with:
                 kept.append(prompt)
             else:
-                self._stages.flow.release(prompt)
+                prompt.give_back(self._stages.flow)
         self._retired = kept
 
+    def _prompts(self) -> list[VoicePrompt]:
+        return [*(ready.flow_prompt for ready in self._voices.values()), *self._prepared.values(), *self._retired]
+
+    def _make_room(self, num_blocks: int) -> bool:
+        """Whether there is room for another prompt, if need be for what others gave back who are not in use."""
+        flow = self._stages.flow
+        num_held = sum(prompt.num_blocks for prompt in self._prompts())
+        num_missing = num_blocks - min(self._num_blocks - num_held, flow.num_free_blocks)
+        if num_missing <= 0:
+            return True
+        in_use = {id(voice.flow_prompt) for voice in self._in_use()}
+        idle = [ready.flow_prompt for ready in self._voices.values() if id(ready.flow_prompt) not in in_use]
+        if sum(prompt.num_blocks for prompt in idle) < num_missing:
+            return False
+        for prompt in sorted(idle, key=lambda each: each.last_use):
+            if num_missing > 0:
+                num_missing -= prompt.num_blocks
+                prompt.give_back(flow)
+        return True
+
     def _check_room(self, voice: Voice) -> None:
-        """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused, VoiceConflict."""
-        room, flow = self._stages.voice_room, self._stages.flow
+        """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused."""
+        room = self._stages.voice_room
         if voice.num_tokens > room.longest_tokens:
             told, longest = told_apart(voice.seconds, room.longest_tokens / units.TOKEN_RATE_HZ, decimals=1)
             raise VoiceRefused(
                 f"the recording is {told} s long and this running engine has room for {longest} s: use a shorter one, "
                 "or add it before the start"
-            )
-        held = [*(ready.flow_prompt for ready in self._voices.values()), *self._prepared.values(), *self._retired]
-        num_held = sum(prompt.num_blocks for prompt in held)
-        if num_held + flow.num_prompt_blocks(voice.num_tokens) > sum(map(flow.num_prompt_blocks, room.prompt_tokens)):
-            raise VoiceConflict(
-                f"{len(self._voices)} voices fill the room that this running engine has for them: remove one, or add "
-                "this one before the start"
             )

@@ -15,9 +15,9 @@ class SpareTurns:
     def __init__(self) -> None:
         self._num_steps_of_speech = 0  # since the last turn
 
-    @property
-    def is_due(self) -> bool:
-        return self._num_steps_of_speech >= STEPS_OF_SPEECH
+    def is_due(self, num_steps: int = STEPS_OF_SPEECH) -> bool:
+        """Whether speech has had so many steps since the last turn."""
+        return self._num_steps_of_speech >= num_steps
 
     def note_speech(self, num_steps: int) -> None:
         """So many Euler steps of speech had the device."""

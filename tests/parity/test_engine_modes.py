@@ -10,7 +10,7 @@ from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, Utteranc
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.loop import clause_feed
 from voicegate.engine.loop.prompting import voice_prompt
-from voicegate.engine.loop.stages import ReadyVoice, Stages
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoicePrompt
 from voicegate.engine.token2wav.flow.backend import FlowPrompt
 
 pytestmark = pytest.mark.parity
@@ -48,7 +48,7 @@ def without_transcript(*, is_fixed: bool) -> ReadyVoice:
     prompt = voice_prompt(voice, stages.tokenizer, instruct_prefix=stages.model.instruct_prefix)
     flow_prompt = ready.flow_prompt
     if is_fixed:
-        flow_prompt = stages.flow.prepare(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding))
+        flow_prompt = VoicePrompt.of(stages.flow.prepare(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding)))
     return ReadyVoice(voice, prompt, flow_prompt)
 
 

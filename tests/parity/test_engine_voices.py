@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
-from voicegate.engine.interface import Done, EngineError, VoiceConflict, VoiceRefused
+from voicegate.engine.interface import Done, EngineError, VoiceRefused
 from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.loop.voice_shelf import voice_room
-from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
 from voicegate.engine.voices.voice import Voice
 
 pytestmark = pytest.mark.parity
@@ -93,22 +92,6 @@ def test_a_replaced_voice_goes_when_its_last_utterance_does(stages: Stages, rms:
     engine.core.cancel(utterance, None)
     assert stages.flow.num_free_blocks == num_free
     engine.core.remove_voice("guest")
-
-
-def test_only_so_many_fit(stages: Stages, rms: Voice) -> None:
-    num_own = sum(voice.flow_prompt.num_blocks for voice in stages.voices.values())
-    room = VoiceRoom((num_own * TOKENS_PER_BLOCK, rms.num_tokens, rms.num_tokens))
-    engine = HandDrivenEngine(stages=replace(stages, voice_room=room))
-    names = ("a", "b", "c", "d")
-    answers = [add(engine, replace(rms, name=name)) for name in names]
-    refused = [name for name, answer in zip(names, answers, strict=True) if answer is not None]
-    assert refused == ["c", "d"]
-    assert isinstance(answers[2], VoiceConflict)
-    assert "remove one" in str(answers[2])
-    engine.core.remove_voice("a")
-    assert add(engine, replace(rms, name="c")) is None
-    for name in ("b", "c"):
-        engine.core.remove_voice(name)
 
 
 def test_a_prompt_longer_than_the_room_is_refused(stages: Stages, rms: Voice) -> None:

@@ -93,7 +93,7 @@ def samples(heard: Heard) -> torch.Tensor:
 def rendered(stages: Stages, tokens: list[int], voice: str = "rms") -> torch.Tensor:
     """Flow and vocoder over the tokens, with nothing in between."""
     flow = flow_of(stages)
-    prompt = stages.voices[voice].flow_prompt
+    prompt = stages.voices[voice].flow_prompt.rendered
     assert isinstance(prompt, ChunkPrompt)
     stream, place, pieces = flow.open(prompt), stages.vocoder.open(), []
     stream.append(tokens)
@@ -143,7 +143,7 @@ def test_batched_is_alone(stages: Stages) -> None:
 def test_voices_differ(stages: Stages, opened: list[ChunkStream]) -> None:
     heard = spoken(stages, TEXTS[0], voice="slt")
     assert_alike(heard, rendered(stages, opened[0].tokens, "slt"))
-    assert opened[0].prompt is stages.voices["slt"].flow_prompt
+    assert opened[0].prompt is stages.voices["slt"].flow_prompt.rendered
 
 
 @pytest.mark.parametrize("speed", [0.7, 1.9])

@@ -19,7 +19,7 @@ from voicegate.engine.llm.backend import NoFreeSlot, OneAtATime, SequenceOutput,
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loop.prompting import voice_prompt
-from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoicePrompt, VoiceRoom
 from voicegate.engine.model.config import EstimatorConfig, ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.policy.batch_size import BatchSize
@@ -264,7 +264,9 @@ def hollow(*, num_slots: int = 8, num_blocks: int = 200, holds_back: bool = True
     checks_length: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=4)
     vocoder = VocoderRunner(checks_length, _HollowRenderer(), max_streams=num_slots)
     prompt = voice_prompt(voice, tiny_tokenizer(), instruct_prefix=model.instruct_prefix)
-    ready = ReadyVoice(voice, prompt, flow.prepare(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding)))
+    ready = ReadyVoice(
+        voice, prompt, VoicePrompt.of(flow.prepare(FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding)))
+    )
     stages = Stages(
         model,
         tiny_tokenizer(),

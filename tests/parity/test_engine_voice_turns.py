@@ -1,0 +1,227 @@
+"""More voices than there is room for: who is spoken with keeps his, the others' is given back, and nobody hears it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.parity.test_engine_voices import add
+from tests.support.stepaudio2_engine import stages_of, write_model
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
+from voicegate.engine.interface import Done, Failed, Overloaded, SpeakingMode, UtteranceId
+from voicegate.engine.loading.build import load_stages
+from voicegate.engine.loading.voice_places import room_within
+from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
+from voicegate.engine.loop.voice_shelf import ready_voice
+from voicegate.engine.token2wav.flow.backend import PreparedPrompt
+from voicegate.engine.voices.store import load_voices
+from voicegate.engine.voices.voice import Voice
+
+pytestmark = pytest.mark.parity
+
+TEXTS = ["Good day to you. ", "And good night."]
+
+
+def room_for(num: int, stages: Stages) -> VoiceRoom:
+    return VoiceRoom((stages.voices["rms"].voice.num_tokens,) * num)
+
+
+@pytest.fixture
+def stages() -> Iterator[Stages]:
+    """With room for the two voices that there are; as the test leaves them, so it found them."""
+    shared = tiny_stages()
+    num_free = shared.flow.num_free_blocks
+    yield replace(shared, voice_room=room_for(2, shared))
+    for ready in shared.voices.values():  # which all tests share
+        if ready.flow_prompt.rendered is None:
+            ready.flow_prompt.rendered = rendered(ready, shared)
+    assert shared.flow.num_free_blocks == num_free
+
+
+def rendered(ready: ReadyVoice, stages: Stages) -> PreparedPrompt | None:
+    return ready_voice(ready.voice, stages.model, stages.tokenizer, stages.flow).flow_prompt.rendered
+
+
+def for_one(stages: Stages) -> Stages:
+    """With room for one voice, and none in it."""
+    for ready in stages.voices.values():
+        ready.flow_prompt.give_back(stages.flow)
+    return replace(stages, voice_room=room_for(1, stages))
+
+
+def alike(one: bytes, other: bytes) -> bool:
+    """Spoken beside somebody else, for which the flow's sums round a little differently."""
+    samples = [np.frombuffer(each, np.int16).astype(int) for each in (one, other)]
+    return len(samples[0]) == len(samples[1]) > 0 and bool(np.abs(samples[0] - samples[1]).max() < 100)
+
+
+def begun(engine: HandDrivenEngine, name: str, voice: str) -> UtteranceId:
+    utterance = engine.submit(name, voice=voice)
+    for text in TEXTS:
+        engine.core.push_text(utterance, text)
+    engine.core.end_text(utterance)
+    return utterance
+
+
+def held(engine: HandDrivenEngine) -> list[str]:
+    voices = engine.core._voices._voices
+    return sorted(name for name, each in voices.items() if each.flow_prompt.rendered is not None)
+
+
+def twins(voice: Voice, *names: str) -> list[Voice]:
+    return [replace(voice, name=name) for name in names]
+
+
+@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL, SpeakingMode.BISTREAM])
+def test_who_gave_the_room_back_speaks_as_before(stages: Stages, mode: SpeakingMode) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    wanted = {name: engine.speak(f"first {name}", TEXTS, voice=name, mode=mode).pcm for name in ("rms", "slt")}
+    guest = replace(stages.voices["rms"].voice, name="guest")
+    assert add(engine, guest) is None
+    assert held(engine) == ["guest", "slt"], "whose last words are longest ago"
+    for turn in range(2):
+        for name in ("rms", "guest", "slt"):
+            heard = engine.speak(f"{name} {turn}", TEXTS, voice=name, mode=mode)
+            assert isinstance(heard.end, Done)
+            assert heard.pcm == wanted["rms" if name == "guest" else name]
+            assert len(held(engine)) == 2
+    engine.core.remove_voice("guest")
+
+
+def test_many_voices_one_after_the_other(stages: Stages) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    wanted = engine.speak("own", TEXTS, voice="slt").pcm
+    names = [f"guest{number}" for number in range(12)]
+    for voice in twins(stages.voices["slt"].voice, *names):
+        assert add(engine, voice) is None
+    for name in names:
+        assert engine.speak(f"with {name}", TEXTS, voice=name).pcm == wanted
+    assert len(held(engine)) == 2
+    for name in names:
+        engine.core.remove_voice(name)
+
+
+def test_who_is_spoken_with_keeps_his_room(stages: Stages) -> None:
+    """The third waits until one of the two has ended, and is heard then; each as if alone."""
+    engine = HandDrivenEngine(stages=stages)
+    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
+    assert add(engine, replace(stages.voices["slt"].voice, name="guest")) is None
+    assert engine.speak("again", TEXTS, voice="rms").pcm == wanted["rms"]
+    assert held(engine) == ["guest", "rms"]
+    speaking = {name: begun(engine, name, name) for name in ("rms", "guest", "slt")}
+    while engine.step():
+        for name in ("rms", "guest"):
+            if engine.heard[speaking[name]].end is None:
+                assert name in held(engine)
+    for name, each in speaking.items():
+        assert alike(engine.heard[each].pcm, wanted["rms" if name == "rms" else "slt"])
+    engine.core.remove_voice("guest")
+
+
+def test_who_waits_for_a_voice_is_in_nobodys_way(stages: Stages) -> None:
+    engine = HandDrivenEngine(stages=for_one(stages))
+    wanted = engine.speak("own", TEXTS, voice="slt").pcm
+    assert held(engine) == ["slt"]
+    first = begun(engine, "first", "slt")
+    waiting = begun(engine, "waiting", "rms")
+    second = begun(engine, "second", "slt")
+    while not (engine.heard[first].end and engine.heard[second].end):
+        assert engine.step()
+        assert not engine.heard[waiting].events
+    assert alike(engine.heard[second].pcm, wanted)
+    engine.run()
+    assert isinstance(engine.heard[waiting].end, Done)
+
+
+def test_a_new_voice_is_refused_while_all_are_spoken_with_and_taken_then(stages: Stages) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    speaking = [begun(engine, name, name) for name in ("rms", "slt")]
+    engine.step()
+    answer = add(engine, replace(stages.voices["rms"].voice, name="guest"))
+    assert type(answer) is Overloaded
+    assert "try again when fewer are" in str(answer)
+    engine.run()
+    assert all(isinstance(engine.heard[each].end, Done) for each in speaking)
+    assert add(engine, replace(stages.voices["rms"].voice, name="guest")) is None
+    engine.core.remove_voice("guest")
+
+
+def test_who_has_nothing_to_say_holds_nobody_up(stages: Stages) -> None:
+    """An open utterance whose text is all spoken: its voice may go, and comes back with its next words."""
+    engine = HandDrivenEngine(stages=for_one(stages))
+    wanted = engine.speak("own", TEXTS, voice="slt").pcm
+    utterance = engine.submit("open", voice="slt")
+    engine.core.push_text(utterance, TEXTS[0])
+    engine.run()
+    assert isinstance(engine.speak("other", TEXTS, voice="rms").end, Done)
+    assert held(engine) == ["rms"]
+    engine.core.push_text(utterance, TEXTS[1])
+    engine.core.end_text(utterance)
+    engine.run()
+    assert engine.heard[utterance].pcm == wanted
+
+
+def test_a_voice_that_cannot_be_rendered_again_ends_who_waits_for_it_alone(
+    stages: Stages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = HandDrivenEngine(stages=for_one(stages))
+    assert isinstance(engine.speak("own", TEXTS, voice="slt").end, Done)
+    lost, other = begun(engine, "lost", "rms"), begun(engine, "other", "slt")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("made to fail")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stages.flow, "begin_prompt", broken)
+        engine.run()
+    assert isinstance(engine.heard[lost].end, Failed)
+    assert isinstance(engine.heard[other].end, Done)
+    assert isinstance(engine.speak("again", TEXTS, voice="rms").end, Done)
+
+
+@pytest.mark.parametrize("num_steps", [0, 3, 15])
+def test_a_voice_that_goes_while_it_comes_back_leaves_nothing(stages: Stages, num_steps: int) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    for voice in twins(stages.voices["rms"].voice, "a", "b"):
+        assert add(engine, voice) is None
+    assert engine.core._voices["a"].flow_prompt.rendered is not None
+    assert isinstance(engine.speak("rms", TEXTS, voice="rms").end, Done)
+    assert held(engine) == ["b", "rms"]
+    utterance = begun(engine, "u", "a")
+    for _ in range(num_steps):
+        engine.step()
+    engine.core.cancel(utterance, None)
+    engine.core.remove_voice("a")
+    engine.core.remove_voice("b")
+    engine.run()
+    assert held(engine) in (["rms"], ["rms", "slt"])
+
+
+def test_a_start_with_more_voices_than_there_is_room_for() -> None:
+    model = tiny_stages().model
+    own = load_voices(CONFIG.model_dir, model)
+    voices = own | {each.name: each for each in twins(own["slt"], *(f"guest{number}" for number in range(5)))}
+    stages = load_stages(CONFIG, model, voices)
+    few = replace(stages, voice_room=room_for(2, stages))
+    engine = HandDrivenEngine(stages=few)
+    wanted = engine.speak("own", TEXTS, voice="slt").pcm
+    assert engine.speak("last", TEXTS, voice="guest4").pcm == wanted
+
+
+def test_the_second_family_likewise(tmp_path: Path) -> None:
+    stages = stages_of(write_model(tmp_path / "model"))
+    engine = HandDrivenEngine(stages=for_one(stages))
+    wanted = {name: engine.speak(f"first {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
+    for name in ("rms", "slt", "rms"):
+        assert engine.speak(f"again {name} {len(engine.heard)}", TEXTS, voice=name).pcm == wanted[name]
+        assert held(engine) == [name]
+
+
+def test_room_within_what_memory_there_is() -> None:
+    room = VoiceRoom((60, 250, 40, 100, 100))
+    assert room_within(room, lambda num_tokens: num_tokens, 550) is room
+    assert room_within(room, lambda num_tokens: num_tokens, 460).prompt_tokens == (250, 100, 100)
+    assert room_within(room, lambda num_tokens: num_tokens, 400).prompt_tokens == (250, 100, 40)
+    assert room_within(room, lambda num_tokens: num_tokens, 5).prompt_tokens == (250,), "one voice must speak"
