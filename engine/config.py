@@ -165,9 +165,9 @@ class EngineConfig:
     # The user's own voices, beside the model's: NAME.wav + NAME.txt or NAME.safetensors (engine/voices/store.py).
     # Voices added while the engine runs are kept here; without it they last until it ends.
     voices_dir: Path | None = None
-    # Voices that may be added while the engine runs, and the longest prompt that they and the LLM's slots have room
-    # for: a second of prompt costs a flow block, or up to four, see above. Higher -> more and longer voices; lower ->
-    # more streams.
+    # Voices beside those of the start whose prompts the flow's memory has room for at once, and the longest prompt that
+    # they and the LLM's slots have room for: a second of it costs a flow block, or up to four, see above. Further
+    # voices take turns (loop/voice_shelf.py). Higher -> more and longer voices at once; lower -> more streams.
     spare_voices: int = 2
     spare_voice_tokens: int = 250
 

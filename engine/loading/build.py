@@ -132,8 +132,11 @@ def load_all_stages(
     """
     devices = open_devices(config)
     starts = {each: ModelStart(each.device, progress) for each in devices.all}
-    room = fitting_room(devices, config, model, voice_room(config, voices.values()))
-    config = _with_layouts_that_fit(devices, config, model, room)
+    gpu_bytes = _free_bytes(devices)
+    wanted, is_apart = voice_room(config, voices.values()), devices.is_llm_apart
+    room = fitting_room(config, model, wanted, gpu_bytes, is_llm_apart=is_apart)
+    if gpu_bytes is not None:
+        config = _with_layouts_that_fit(config, model, room, gpu_bytes, is_llm_apart=is_apart)
     # The LLM has slots for all token2wavs.
     llm_config = replace(config, max_active_clauses=config.max_active_clauses * len(devices.token2wavs))
     _check_rooms(devices, config, model, room)
@@ -207,11 +210,17 @@ def _ready_voices(
     return ready
 
 
-def _with_layouts_that_fit(devices: Devices, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> EngineConfig:
+def _free_bytes(devices: Devices) -> int | None:
+    """Of the GPU with a flow that has least; None: there is none."""
     if not devices.llm.is_cuda:
-        return config
-    free_bytes = min(free_gpu_bytes(each.device) for each in devices.token2wavs)
-    fitting = with_layouts_that_fit(config, model, room, free_bytes, is_llm_apart=devices.is_llm_apart)
+        return None
+    return min(free_gpu_bytes(each.device) for each in devices.token2wavs)
+
+
+def _with_layouts_that_fit(
+    config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int, *, is_llm_apart: bool
+) -> EngineConfig:
+    fitting = with_layouts_that_fit(config, model, room, free_bytes, is_llm_apart=is_llm_apart)
     if fitting != config:
         log.info(
             "no_short_first_blocks",

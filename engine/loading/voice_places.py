@@ -12,7 +12,6 @@ import structlog
 import torch
 
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.loading.devices import Devices, free_gpu_bytes
 from voicegate.engine.loading.memory import first_blocks, gpu_memory, memory_apart, token2wav_needs
 from voicegate.engine.loop.stages import VoiceRoom
 from voicegate.engine.model.config import ModelConfig
@@ -25,16 +24,21 @@ _VOICES_SHARE: Final = 1 / 2
 _MEMINFO: Final = Path("/proc/meminfo")
 
 
-def fitting_room(devices: Devices, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> VoiceRoom:
-    """`room`, without voices for which there is no place at once. `config` is resolved."""
+def fitting_room(
+    config: EngineConfig, model: ModelConfig, room: VoiceRoom, gpu_bytes: int | None, *, is_llm_apart: bool
+) -> VoiceRoom:
+    """`room`, without voices for which there is no place at once.
+
+    `config` is resolved. `gpu_bytes`: free on the GPU of the flow; None: it is on the CPU.
+    """
     # Of a GPU the usual first block alone is counted: others are left out where voices are many (memory.py).
-    num_layouts = 1 if devices.llm.is_cuda else first_blocks(config).num_layouts
+    num_layouts = first_blocks(config).num_layouts if gpu_bytes is None else 1
     needs = token2wav_needs(model, dtype=torch.float32, kv_dtype=torch.float32, num_layouts=num_layouts)
-    if devices.llm.is_cuda:
-        memory = memory_apart(config, model, room)[1] if devices.is_llm_apart else gpu_memory(config, model, room)
-        num_free = memory.num_blocks_in(min(free_gpu_bytes(each.device) for each in devices.token2wavs))
-    else:
+    if gpu_bytes is None:
         num_free = _free_host_bytes() // needs.block_bytes
+    else:
+        memory = memory_apart(config, model, room)[1] if is_llm_apart else gpu_memory(config, model, room)
+        num_free = memory.num_blocks_in(gpu_bytes)
     fitting = room_within(room, needs.num_blocks, int(_VOICES_SHARE * num_free))
     if fitting != room:
         log.info("voices_take_turns", num_prompts=len(room.prompt_tokens), num_held=len(fitting.prompt_tokens))

@@ -146,21 +146,24 @@ class VoiceShelf:
         return [*(ready.flow_prompt for ready in self._voices.values()), *self._prepared.values(), *self._retired]
 
     def _make_room(self, num_blocks: int) -> bool:
-        """Whether there is room for another prompt, if need be for what others gave back who are not in use."""
+        """Whether another prompt has room among them, if need be that of voices which are not in use.
+
+        Of the blocks themselves speech may have more: then too few are free all the same.
+        """
         flow = self._stages.flow
-        num_held = sum(prompt.num_blocks for prompt in self._prompts())
-        num_missing = num_blocks - min(self._num_blocks - num_held, flow.num_free_blocks)
+        num_excess = sum(prompt.num_blocks for prompt in self._prompts()) + num_blocks - self._num_blocks
+        num_missing = max(num_excess, num_blocks - flow.num_free_blocks)
         if num_missing <= 0:
             return True
         in_use = {id(voice.flow_prompt) for voice in self._in_use()}
         idle = [ready.flow_prompt for ready in self._voices.values() if id(ready.flow_prompt) not in in_use]
-        if sum(prompt.num_blocks for prompt in idle) < num_missing:
-            return False
-        for prompt in sorted(idle, key=lambda each: each.last_use):
-            if num_missing > 0:
-                num_missing -= prompt.num_blocks
-                prompt.give_back(flow)
-        return True
+        num_idle = sum(prompt.num_blocks for prompt in idle)
+        if num_idle >= num_missing:
+            for prompt in sorted(idle, key=lambda each: each.last_use):
+                if num_missing > 0:
+                    num_missing -= prompt.num_blocks
+                    prompt.give_back(flow)
+        return num_idle >= num_excess
 
     def _check_room(self, voice: Voice) -> None:
         """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused."""

@@ -9,13 +9,10 @@ import pytest
 
 from tests.parity.test_engine_voices import add
 from tests.support.stepaudio2_engine import stages_of, write_model
-from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
+from tests.support.tiny_engine import CONFIG, HandDrivenEngine, stages_with_room_for, tiny_stages
 from voicegate.engine.interface import Done, Failed, Overloaded, SpeakingMode, UtteranceId
 from voicegate.engine.loading.build import load_stages
-from voicegate.engine.loading.voice_places import room_within
-from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
-from voicegate.engine.loop.voice_shelf import ready_voice
-from voicegate.engine.token2wav.flow.backend import PreparedPrompt
+from voicegate.engine.loop.stages import Stages, VoiceRoom
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 
@@ -30,18 +27,9 @@ def room_for(num: int, stages: Stages) -> VoiceRoom:
 
 @pytest.fixture
 def stages() -> Iterator[Stages]:
-    """With room for the two voices that there are; as the test leaves them, so it found them."""
-    shared = tiny_stages()
-    num_free = shared.flow.num_free_blocks
-    yield replace(shared, voice_room=room_for(2, shared))
-    for ready in shared.voices.values():  # which all tests share
-        if ready.flow_prompt.rendered is None:
-            ready.flow_prompt.rendered = rendered(ready, shared)
-    assert shared.flow.num_free_blocks == num_free
-
-
-def rendered(ready: ReadyVoice, stages: Stages) -> PreparedPrompt | None:
-    return ready_voice(ready.voice, stages.model, stages.tokenizer, stages.flow).flow_prompt.rendered
+    """With room for the two voices that there are."""
+    with stages_with_room_for(2) as stages:
+        yield stages
 
 
 def for_one(stages: Stages) -> Stages:
@@ -217,11 +205,3 @@ def test_the_second_family_likewise(tmp_path: Path) -> None:
     for name in ("rms", "slt", "rms"):
         assert engine.speak(f"again {name} {len(engine.heard)}", TEXTS, voice=name).pcm == wanted[name]
         assert held(engine) == [name]
-
-
-def test_room_within_what_memory_there_is() -> None:
-    room = VoiceRoom((60, 250, 40, 100, 100))
-    assert room_within(room, lambda num_tokens: num_tokens, 550) is room
-    assert room_within(room, lambda num_tokens: num_tokens, 460).prompt_tokens == (250, 100, 100)
-    assert room_within(room, lambda num_tokens: num_tokens, 400).prompt_tokens == (250, 100, 40)
-    assert room_within(room, lambda num_tokens: num_tokens, 5).prompt_tokens == (250,), "one voice must speak"

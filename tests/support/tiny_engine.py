@@ -1,7 +1,8 @@
 """The tiny model behind an EngineCore that a test drives by hand: no thread, no clock but its own."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -31,7 +32,8 @@ from voicegate.engine.llm.runner import FinishedStep, LaunchedStep, LlmRunner
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.loading.build import engine_info, load_stages
 from voicegate.engine.loop.core import EngineCore
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.stages import Stages, VoiceRoom
+from voicegate.engine.loop.voice_shelf import ready_voice
 from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.keeper import VoiceKeeper
@@ -221,3 +223,16 @@ class HandDrivenEngine:
         self.core.end_text(utterance_id)
         self.run()
         return self.heard[utterance_id]
+
+
+@contextmanager
+def stages_with_room_for(num_voices: int) -> Iterator[Stages]:
+    """The shared ones, with room for so many voices like `rms` at once; all their voices have it again in the end."""
+    shared = tiny_stages()
+    num_free = shared.flow.num_free_blocks
+    yield replace(shared, voice_room=VoiceRoom((shared.voices["rms"].voice.num_tokens,) * num_voices))
+    for ready in shared.voices.values():
+        if ready.flow_prompt.rendered is None:
+            again = ready_voice(ready.voice, shared.model, shared.tokenizer, shared.flow)
+            ready.flow_prompt.rendered = again.flow_prompt.rendered
+    assert shared.flow.num_free_blocks == num_free

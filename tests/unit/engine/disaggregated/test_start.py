@@ -36,6 +36,9 @@ class Parts:
     def close(self) -> None:
         self.num_closed += 1
 
+    def num_prompt_blocks(self, num_tokens: int) -> int:
+        return num_tokens
+
 
 @dataclass
 class Lines:

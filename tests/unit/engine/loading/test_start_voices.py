@@ -140,7 +140,7 @@ def test_who_does_not_speak_is_named_and_left_out(
     made: Stages, monkeypatch: pytest.MonkeyPatch, break_it: Callable[..., None]
 ) -> None:
     break_it(monkeypatch, knows(made, "mute"))
-    num_free = made.flow.num_free_blocks
+    num_free, num_held = made.flow.num_free_blocks, made.voices["mute"].flow_prompt.num_blocks
     with capture_logs() as lines:
         silent = warm_up(CONFIG, made, "rms")
         (left,) = without_silent(CONFIG, [made], silent)
@@ -148,7 +148,7 @@ def test_who_does_not_speak_is_named_and_left_out(
     assert [line["voice"] for line in lines if line["event"] == "voice_left_out"] == ["mute"]
     assert list(left.voices) == ["rms", "guest"]
     assert [voice.name for voice in engine_info(CONFIG, left).voices] == ["rms", "guest"]
-    assert left.flow.num_free_blocks - num_free == made.voices["mute"].flow_prompt.num_blocks, "it is given back"
+    assert left.flow.num_free_blocks - num_free == num_held > 0, "it is given back"
 
 
 def test_where_nobody_or_the_default_voice_does_not_the_start_fails(

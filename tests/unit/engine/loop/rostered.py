@@ -61,4 +61,5 @@ def stub_utterance(
         num_started_clauses=0,
         stalls_at_s=lambda *_: stalls_s,
         is_at_rest=False,
+        voice=SimpleNamespace(flow_prompt=SimpleNamespace(rendered="some blocks")),
     )

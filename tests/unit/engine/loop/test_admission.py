@@ -13,6 +13,7 @@ from voicegate.engine.loop.admission import Admission
 from voicegate.engine.loop.clause import Clause, ClauseState
 from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.roster import Roster
+from voicegate.engine.loop.stages import ReadyVoice
 from voicegate.engine.policy.batch_size import BatchSize
 from voicegate.engine.policy.urgency import Limits
 
@@ -51,10 +52,11 @@ class Desk:
 
     def __init__(self, free: int) -> None:
         self.room: Any = Room(free)
+        self.brought_back: list[ReadyVoice] = []
         self.roster = Roster(
             CONFIG, LIMITS, self.room, Growth(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting
         )
-        self.admission = Admission(CONFIG, self.room, self.roster, trusting)
+        self.admission = Admission(CONFIG, self.room, self.roster, trusting, bring_back=self.brought_back.append)
 
     def arrive(self, size: int, *, since_s: float, deadline_s: float | None = None) -> Any:
         arrival = stub_utterance(self.roster, since_s=since_s, deadline_s=deadline_s)
@@ -159,3 +161,15 @@ def test_a_listener_with_enough_to_play_gets_an_alarm_instead() -> None:
     assert desk.admitted(now_s=10.0) == []
     assert desk.roster.next_alarm_s(10.0) == 17.0
     assert desk.admitted(now_s=17.0) == [arrival]
+
+
+def test_who_waits_for_a_voice_is_in_nobodys_way() -> None:
+    desk = Desk(free=2)
+    voiceless = desk.arrive(1, since_s=1.0)
+    voiceless.voice.flow_prompt.rendered = None
+    other = desk.arrive(1, since_s=2.0)
+    assert desk.admitted() == [other]
+    assert desk.brought_back == [voiceless.voice]
+    assert not desk.roster.is_room_short
+    voiceless.voice.flow_prompt.rendered = "some blocks"
+    assert desk.admitted() == [voiceless]

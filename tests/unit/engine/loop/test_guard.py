@@ -218,7 +218,7 @@ def test_a_voice_that_breaks_is_told_to_whoever_brought_it(monkeypatch: pytest.M
     engine = HandDrivenEngine(STALLING, hollow().stages)
     answers: list[ReadyVoice | EngineError] = []
     with monkeypatch.context() as patched:
-        patched.setattr("voicegate.engine.loop.voice_shelf.begin_voice", lambda *_: 1 / 0)
+        patched.setattr("voicegate.engine.loop.voice_shelf._prompts_of", lambda *_: 1 / 0)
         engine.core.prepare_voice(hollow_voice("guest"), answers.append)
         speak_beside(engine, is_cancelled=False)
     assert "internal error" in str(answers[0])
