@@ -15,7 +15,7 @@ from tests.support.tiny_engine import CONFIG
 from voicegate.engine.interface import EngineError
 from voicegate.engine.loading import build
 from voicegate.engine.loading.build import create_engine, load_all_stages
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.loop.stages import Stages, VoicePrompt
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 
@@ -38,6 +38,11 @@ class Parts:
 
     def num_prompt_blocks(self, num_tokens: int) -> int:
         return num_tokens
+
+    @property
+    def flow_prompt(self) -> VoicePrompt:
+        """As a voice has one."""
+        return VoicePrompt(None, 1, 1)
 
 
 @dataclass
