@@ -166,7 +166,7 @@ class EngineConfig:
     # Voices added while the engine runs are kept here; without it they last until it ends.
     voices_dir: Path | None = None
     # Voices beside those of the start whose prompts the flow's memory has room for at once, and the longest prompt that
-    # they and the LLM's slots have room for: a second of it costs a flow block, or up to four, see above. Further
+    # they and the LLM's slots have room for: a second of it costs a flow block, or two, see above. Further
     # voices take turns (loop/voice_shelf.py). Higher -> more and longer voices at once; lower -> more streams.
     spare_voices: int = 2
     spare_voice_tokens: int = 250

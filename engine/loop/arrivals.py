@@ -80,7 +80,7 @@ class Arrivals:
         """Speech needs memory: what has begun gives its own back. False: nothing has."""
         if not self._waiting or self._waiting[0].begun is None:
             return False
-        self._postpone(self._waiting[0], _NO_MEMORY)
+        self._postpone(self._waiting[0])
         return True
 
     # --- steps: each says whether it took one -----------------------------------------------------------------
@@ -112,7 +112,8 @@ class Arrivals:
                 with self._stages.token2wav_lane.active():
                     arrival.begun = self._shelf.begin(arrival.voice)
                 if arrival.begun is None:
-                    return self._postpone(arrival, _ALL_IN_USE)
+                    self.refuse(_ALL_IN_USE)  # nor is there room for new ones behind it
+                    return arrival.answer is not None
             prompt, rendering = arrival.begun
             if not (self._token2wav.takes_step and rendering.takes_step):
                 return False
@@ -122,7 +123,7 @@ class Arrivals:
         except EngineError as error:
             self._end(arrival, error)
         except BlocksExhausted:
-            return self._postpone(arrival, _NO_MEMORY)
+            return self._postpone(arrival)
         except Exception:
             log.exception("voice_failed", voice=arrival.voice.name)
             self._end(arrival, EngineError(f"internal error while taking up voice {arrival.voice.name!r}; see the log"))
@@ -135,10 +136,10 @@ class Arrivals:
         self._shelf.take_back(arrival.prompt, rendered)
         self._waiting.remove(arrival)
 
-    def _postpone(self, arrival: _Arrival, reason: str) -> bool:
-        """A new one is refused, since its sender may try again; a known one waits. Whether anything has changed."""
+    def _postpone(self, arrival: _Arrival) -> bool:
+        """For speech: a new one is refused, since its sender may try again; a known one waits. Whether it is gone."""
         if arrival.answer is not None:
-            self._end(arrival, Overloaded(reason))
+            self._end(arrival, Overloaded(_NO_MEMORY))
             return True
         if arrival.begun is not None:
             arrival.begun[1].close()

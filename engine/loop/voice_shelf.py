@@ -96,9 +96,9 @@ class VoiceShelf:
         Raises VoiceRefused, PromptError and FlowError.
         """
         self._check_room(voice)
-        prompt, flow_prompt = _prompts_of(voice, self._stages.model, self._stages.tokenizer)
         if not self._make_room(self._stages.flow.num_prompt_blocks(voice.num_tokens)):
             return None
+        prompt, flow_prompt = _prompts_of(voice, self._stages.model, self._stages.tokenizer)
         return prompt, self._stages.flow.begin_prompt(flow_prompt)
 
     def keep(self, ready: ReadyVoice) -> ReadyVoice:

@@ -136,6 +136,17 @@ def test_a_new_voice_is_refused_while_all_are_spoken_with_and_taken_then(stages:
     engine.core.remove_voice("guest")
 
 
+def test_a_new_voice_does_not_wait_behind_one_that_waits_for_room(stages: Stages) -> None:
+    engine = HandDrivenEngine(stages=for_one(stages))
+    assert isinstance(engine.speak("own", TEXTS, voice="slt").end, Done)
+    first, waiting = begun(engine, "first", "slt"), begun(engine, "waiting", "rms")
+    engine.step()
+    assert type(add(engine, replace(stages.voices["rms"].voice, name="guest"))) is Overloaded
+    assert not engine.heard[first].end
+    engine.run()
+    assert isinstance(engine.heard[waiting].end, Done)
+
+
 def test_who_has_nothing_to_say_holds_nobody_up(stages: Stages) -> None:
     """An open utterance whose text is all spoken: its voice may go, and comes back with its next words."""
     engine = HandDrivenEngine(stages=for_one(stages))
