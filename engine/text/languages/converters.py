@@ -101,7 +101,8 @@ class Converters:
         return self.glued(self._entry.fraction.format(**numbers))
 
     def _ordinal(self, text: str, form: str) -> str | None:
-        number = int("".join(filter(str.isdecimal, text)))
+        digits = "".join(filter(str.isdecimal, text))
+        number = int(digits) if len(digits) <= len(str(_MAX_ORDINAL)) else 0
         return self.glued(self._words.ordinal(number, form)) if 0 < number <= _MAX_ORDINAL else None
 
     def _roman(self, text: str, form: str) -> str | None:

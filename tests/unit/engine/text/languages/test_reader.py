@@ -55,7 +55,7 @@ def test_readings(language: str, text: str, spoken: str) -> None:
 @pytest.mark.parametrize("language", sorted(known_languages()))
 def test_a_long_number_and_many_of_them_are_read_in_linear_time(language: str) -> None:
     reader = Reader(language)
-    for unit in ("9", "1,", "1.", "1 ", "1-", "1/", "€", "X", "5 km ", "0 ", "+1 "):
+    for unit in ("9", "1,", "1.", "1 ", "1-", "1/", "€", "X", "5 km ", "0 ", "+1 ", "1. a ", "7d"):
         text = unit * (5_000 // len(unit))
         assert len(reader.read(text)) <= 40 * len(text)
 
