@@ -367,11 +367,14 @@ async def test_who_leaves_speaking_waits_for_nobody() -> None:
 
 
 async def test_closing_waits_no_longer_than_it_may_for_a_peer_that_takes_nothing() -> None:
+    is_judged = asyncio.Event()
+
     async def read_nothing(peer: Peer) -> None:
         await peer.greet()
         await peer.accept()
         peer.socket.transport.pause_reading()
-        await peer.socket.wait_closed()
+        await is_judged.wait()
+        peer.socket.transport.abort()  # it would wait 10 s for the answer that it does not read
 
     options = LinkOptions(close_timeout_s=0.3, ping_s=600.0)
     async with stub_gateway([read_nothing]) as url:
@@ -385,6 +388,7 @@ async def test_closing_waits_no_longer_than_it_may_for_a_peer_that_takes_nothing
         assert asyncio.get_running_loop().time() - started_s < PATIENCE_S / 2
         with pytest.raises(GateError):
             await saying
+        is_judged.set()
 
 
 async def test_players_may_report_when_the_gateway_has_gone() -> None:
