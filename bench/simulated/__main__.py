@@ -1,7 +1,7 @@
 """How an H200 would serve a load: the real engine core, on models and a device that only take the measured times.
 
     python -m voicegate.bench.simulated [--scenarios live:128:20 live:400:20] [--set NAME=VALUE] [--host-slowdown 1]
-        [--llm-apart] [--duration-s 3] [--host-time] [--json FILE]
+        [--llm-apart] [--duration-s 3] [--host-time] [--without RULE ...] [--json FILE]
 
 For rules of the engine, without a GPU: what it predicts is then to be measured (docs/adr/0048).
 """
@@ -18,6 +18,7 @@ from voicegate.bench import environment, results_file
 from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.bench.simulated.device import Device
 from voicegate.bench.simulated.models import simulated
+from voicegate.bench.simulated.rules import RULES, without
 from voicegate.bench.simulated.run import Run, figures
 from voicegate.clients.bench.scenario import FORMS, Kind, Scenario, UnknownScenario, parse
 from voicegate.clients.bench.schedule import Settings, schedule
@@ -116,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also what the core's own Python took here, in CPU time: by step, row and command",
     )
+    parser.add_argument("--without", nargs="+", default=[], metavar="RULE", help=f"switched off: {', '.join(RULES)}")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of EngineConfig")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
@@ -138,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "host_slowdown": options.host_slowdown,
             "is_llm_apart": options.llm_apart,
             "duration_s": options.duration_s,
+            "without": options.without,
             "scenarios": rows,
         }
         print(
@@ -145,14 +148,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f" {'flow x rows':>13} {'host':>5}"
         )
         for scenario in scenarios:
-            found = measure(
-                scenario,
-                config,
-                duration_s=options.duration_s,
-                host_slowdown=options.host_slowdown,
-                is_llm_apart=options.llm_apart,
-                has_host_time=options.host_time,
-            )
+            with without(options.without):
+                found = measure(
+                    scenario,
+                    config,
+                    duration_s=options.duration_s,
+                    host_slowdown=options.host_slowdown,
+                    is_llm_apart=options.llm_apart,
+                    has_host_time=options.host_time,
+                )
             rows[str(scenario)] = found
             print(line(scenario, found), flush=True)
             for writer, row in found["by_writer"].items():

@@ -13,6 +13,7 @@ from voicegate.bench.full_size.source import tokenizer_files
 from voicegate.bench.simulated import __main__ as command
 from voicegate.bench.simulated.device import Device, euler_step_s, is_early, llm_step_s
 from voicegate.bench.simulated.models import VOICES, simulated
+from voicegate.bench.simulated.rules import RULES, without
 from voicegate.bench.simulated.run import Run
 from voicegate.engine.checkpoint.model_json import check_model_json
 from voicegate.engine.checkpoint.options import ConvertOptions
@@ -151,3 +152,19 @@ def test_its_voices_are_those_of_a_generated_checkpoint(tmp_path: Path) -> None:
     assert [num_tokens for num_tokens, _ in VOICES] == [each.num_tokens for each in prompts]
     paces = [each.num_tokens / spoken_letters(each.transcript) for each in prompts]
     assert [tokens_per_letter for _, tokens_per_letter in VOICES] == pytest.approx(paces, abs=0.005)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_switched_off_and_on_again(name: str) -> None:
+    def values() -> list[float]:
+        return [getattr(module, constant) for module, constant, _ in RULES[name]]
+
+    before = values()
+    with without([name]):
+        assert values() == [value for _, _, value in RULES[name]] != before
+    assert values() == before
+
+
+def test_what_is_no_rule_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--without", "luck"]) == 1
+    assert "--without luck: the rules are calm-steps" in capsys.readouterr().err
