@@ -9,7 +9,8 @@ from typing import Final
 
 # Marks that no language's reader says aloud, in any combination; a symbol (%, &, =) may be a word. Whatever is missing
 # here costs an utterance that says nothing, whatever is here wrongly would not be heard until more text comes.
-_SILENT_MARKS: Final = frozenset(".,;:!?…'\"‘’“”()[]{}-–—·。，、；：！？「」『』（）《》〈〉【】")
+# Not the middle dot: between brackets it multiplies, ")·(".
+_SILENT_MARKS: Final = frozenset(".,;:!?…'\"‘’“”()[]{}-–—。，、；：！？「」『』（）《》〈〉【】")
 # More than that goes to the engine as it is: what waits here is memory that nobody is charged for.
 _MAX_BYTES: Final = 1024
 
