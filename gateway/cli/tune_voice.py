@@ -10,7 +10,6 @@ from voicegate.engine import units
 from voicegate.engine.config import DEVICES
 from voicegate.engine.interface import base_language
 from voicegate.engine.model.config import ModelConfig
-from voicegate.engine.text.language import detect_language
 from voicegate.engine.voices.files import default_voice, voice_files, voice_names
 from voicegate.engine.voices.pace import MIN_SENTENCES, PaceFit, VoicePace, fit, pace_in
 from voicegate.gateway.cli.extras import server_imports
@@ -95,7 +94,7 @@ def _texts(options: argparse.Namespace, header: Header, default_language: str) -
     """Raises CommandError."""
     if options.texts is None:
         transcript = header.texts["transcript"]
-        language = options.language or base_language(detect_language(transcript, default_language))
+        language = options.language or _language_of(transcript, default_language)
         if language not in LANGUAGES:
             raise CommandError(f"there are no sentences in {language!r} here: --texts takes a file of yours")
         chosen = LANGUAGES[language]
@@ -109,6 +108,14 @@ def _texts(options: argparse.Namespace, header: Header, default_language: str) -
     if not texts or len(texts) > _MAX_SENTENCES:
         raise CommandError(f"{options.texts} has {len(texts)} sentences; 1 to {_MAX_SENTENCES} are taken")
     return texts
+
+
+def _language_of(transcript: str, default: str) -> str:
+    """Raises CommandError where the server's packages are missing."""
+    with server_imports():
+        from voicegate.engine.text.language import detect_language  # noqa: PLC0415 - the base install has no Babel
+
+    return base_language(detect_language(transcript, default))
 
 
 def _measured(config: GatewayConfig, path: Path, texts: list[str], num_seeds: int) -> PaceFit:

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.packaging
 _FOLDERS = ("gateway", "engine", "clients", "bench", "deploy", "models")
 # By wheels: on the public index `voicegate` is another project's.
 _SERVER_EXTRA = '`pip install dist/voicegate_tiny_model-*.whl "$(ls dist/voicegate-*.whl)[server]"`'
+TINY = ROOT / "models" / "tiny"
 
 
 def test_the_installed_package_is_what_is_imported(client: Environment) -> None:
@@ -82,7 +83,7 @@ def test_help_and_version(client: Environment) -> None:
         ("convert", "from", "to"),
         ("voices",),
         ("voices", "add", "anna", "--wav", "anna.wav"),
-        ("voices", "add", "anna", "--wav", "anna.wav", "--model-dir", str(ROOT / "models" / "tiny")),
+        ("voices", "add", "anna", "--wav", str(TINY / "voices" / "rms_prompt.wav"), "--model-dir", str(TINY)),
         ("say", "Hello"),
         ("say", "Hello", "-o", "x.opus"),
     ],
