@@ -158,6 +158,12 @@ class GatewayConfig:
         at_most=65_535,
     )
     agent_host: str = setting("127.0.0.1", "address to tell that on")
+    wyoming_port: int | None = setting(
+        None,
+        "port of --host for Wyoming, Home Assistant's protocol, which has no keys; 0 for any free one; unset: none",
+        at_least=0,
+        at_most=65_535,
+    )
     instance: str | None = setting(
         None, "this server's name behind a balancer: sessions' ids begin with it, see --resume-s; unset: none"
     )
@@ -287,6 +293,11 @@ class GatewayConfig:
             raise ConfigError(
                 f"{name} must be at least {_MIN_KEY_CHARS} printable ASCII characters without spaces; "
                 "`openssl rand -hex 32` makes one"
+            )
+        if self.wyoming_port is not None and (self.require_key or self.api_key or self.api_keys_file):
+            raise ConfigError(
+                "wyoming_port is set, and keys are asked for: whoever reaches that port would speak without one. Run a "
+                "server without keys for Wyoming, where only those who may speak reach it"
             )
         needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES
         if self.max_message_bytes < needed:

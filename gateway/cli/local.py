@@ -25,7 +25,13 @@ async def local_gateway(config: GatewayConfig, on_progress: Progress = SILENT) -
     Raises CommandError.
     """
     config = dataclasses.replace(
-        config, api_key=None, api_keys_file=None, require_key=False, metrics_port=None, agent_port=None
+        config,
+        api_key=None,
+        api_keys_file=None,
+        require_key=False,
+        metrics_port=None,
+        agent_port=None,
+        wyoming_port=None,
     )
     try:
         async with running_gateway(config, build_engine(config, on_progress)) as url:

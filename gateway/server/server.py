@@ -45,6 +45,7 @@ from voicegate.gateway.server.starting import (
 from voicegate.gateway.server.status import Load, Status
 from voicegate.gateway.server.watchdog import Watchdog
 from voicegate.gateway.server.websocket.seating import Seating
+from voicegate.gateway.server.wyoming import WyomingServer
 from voicegate.gateway.session.quota import Holding, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
 
@@ -117,6 +118,7 @@ class Gateway:
         )
         self._reloading = Reloading(config, stage, self._listener, self._resumption)
         self._agent = Agent(self._status)
+        self._wyoming = WyomingServer(config, self.quotas, stage)
         self._phase = Phase.WARMING_UP
         self._drain_until_s: float | None = None  # once it drains
         self._info: EngineInfo | None = None
@@ -124,6 +126,7 @@ class Gateway:
         self.url = ""  # of the stream, once it listens
         self.metrics_url: str | None = None  # where it tells them
         self.agent_port: int | None = None  # where a balancer asks
+        self.wyoming_port: int | None = None
         self.listening = asyncio.Event()
         self.settled = asyncio.Event()  # ready, or never going to be
         self.failure: str | None = None  # why it ended other than by being told to
@@ -167,7 +170,8 @@ class Gateway:
     async def _serve_until(self, stop: asyncio.Event) -> int:
         await self._open_ports()
         self.listening.set()
-        log.info("listening", url=self.url, metrics_url=self.metrics_url, agent_port=self.agent_port)
+        ports = {"agent_port": self.agent_port, "wyoming_port": self.wyoming_port}
+        log.info("listening", url=self.url, metrics_url=self.metrics_url, **ports)
         for exposure in exposures_of(self._config, asks_for_keys=self._access.asks_for_keys):
             log.warning(exposure.what, host=self._config.host, remedy=exposure.remedy)
         if self._access.lets_nobody_in:
@@ -200,8 +204,11 @@ class Gateway:
         try:
             if self._config.agent_port is not None:
                 self.agent_port = await self._agent.open(self._config.agent_host, self._config.agent_port)
+            if self._config.wyoming_port is not None:
+                self.wyoming_port = await self._wyoming.open(self._config.host, self._config.wyoming_port)
             self.url = await self._listener.open()
         except GatewayError:
+            await self._wyoming.close()
             await self._agent.close()
             self._exporter.close()
             raise
@@ -319,6 +326,7 @@ class Gateway:
         for guest in self.guests:
             guest.abort()
         await self._agent.close()
+        await self._wyoming.close()
         await self._listener.close()
         await asyncio.to_thread(self._exporter.close)
         if self._owns_process and (self._watchdog.trouble is not None or any(self._engine.stats().hangs.values())):

@@ -49,6 +49,8 @@ def check_ports(config: GatewayConfig) -> Iterator[Finding]:
         yield check_port(config.metrics_host, config.metrics_port, "--metrics-port")
     if config.agent_port is not None:
         yield check_port(config.agent_host, config.agent_port, "--agent-port")
+    if config.wyoming_port is not None:
+        yield check_port(config.host, config.wyoming_port, "--wyoming-port")
 
 
 def check_port(host: str, port: int, flag: str = "--port") -> Finding:

@@ -8,12 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.formats.encoder import StreamEncoder
+from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.session.adapting import adapted
 from voicegate.gateway.session.continuity import Continuity
+from voicegate.gateway.session.voice_names import VoiceNames
 from voicegate.protocol import audio_message, codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
-from voicegate.protocol.dialects.dialect import Dialect, Effect, Reply, Speech
+from voicegate.protocol.dialects.dialect import Dialect, Effect, FindVoice, Reply, Speech
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import NATIVE_RATE_HZ, OutputFormat
 from voicegate.protocol.messages import ClientMessage, ServerMessage
@@ -153,3 +157,26 @@ class DialectTranslator:
         stream = self._streams.pop(context, None)
         if stream is not None:
             self._by_handle = {handle: other for handle, other in self._by_handle.items() if other is not stream}
+
+
+def translator_of(
+    make_dialect: Callable[[FindVoice], Dialect],
+    conversation: Conversation,
+    voice_names: VoiceNames,
+    info: Callable[[], EngineInfo | None],
+) -> DialectTranslator:
+    """`info`: with the voices and languages of the moment."""
+
+    def find_voice(name: str) -> str | None:
+        known = info()
+        return None if known is None else voice_names.resolve(name, known)
+
+    def adapt(message: wire.Open) -> wire.Open:
+        known = info()
+        if known is None:
+            return message
+        made = adapted(message, known)
+        conversation.note_not_followed(made.not_followed)
+        return made.message
+
+    return DialectTranslator(make_dialect(find_voice), adapt)

@@ -36,3 +36,8 @@ def exposures_of(config: GatewayConfig, *, asks_for_keys: bool) -> Iterator[Expo
             "anybody on the way to this port may read along: keys, text and speech come without TLS",
             "--tls-cert and --tls-key; or a proxy on this machine that ends TLS, and --host 127.0.0.1",
         )
+    elif config.wyoming_port is not None:
+        yield Exposure(
+            "anybody on the way to --wyoming-port may read along: text and speech come without TLS",
+            "Wyoming has none: a network that you trust, or a tunnel",
+        )

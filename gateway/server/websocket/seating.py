@@ -8,13 +8,11 @@ from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.conversations.resumption import Resumption
 from voicegate.gateway.server.conversations.sitting import Sitting
-from voicegate.gateway.server.conversations.translation import Adapt, DialectTranslator
+from voicegate.gateway.server.conversations.translation import translator_of
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.gateway.server.websocket.connection import Connection
-from voicegate.gateway.session.adapting import adapted
 from voicegate.protocol.dialects.catalogue import find_dialect, idle_s_of
-from voicegate.protocol.messages import Open
 
 
 class Seating:
@@ -59,7 +57,7 @@ class Seating:
             sitting = self._resumption.begin(converse)
         else:
             conversation = converse()
-            translator = DialectTranslator(make_dialect(self._find_voice), self._adapter(conversation))
+            translator = translator_of(make_dialect, conversation, self._voice_names, self._info)
             sitting = Sitting(conversation, translator)
         connection = Connection(websocket, sitting, self._resumption)
         self._services.meters.note_socket()
@@ -67,18 +65,3 @@ class Seating:
             # Behind its greeting.
             asyncio.get_running_loop().call_soon(self._on_seated, connection.conversation)
             await connection.run()
-
-    def _find_voice(self, name: str) -> str | None:
-        info = self._info()
-        return None if info is None else self._voice_names.resolve(name, info)
-
-    def _adapter(self, conversation: Conversation) -> Adapt:
-        def adapt(message: Open) -> Open:
-            info = self._info()
-            if info is None:
-                return message
-            made = adapted(message, info)
-            conversation.note_not_followed(made.not_followed)
-            return made.message
-
-        return adapt

@@ -229,6 +229,10 @@ def test_all_ports_are_looked_at() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        told = list(check_ports(GatewayConfig(port=0, metrics_port=port, agent_port=port)))
-    assert [finding.level for finding in told] == [Level.OK, Level.FAIL, Level.FAIL]
-    assert [finding.text.rpartition(" ")[2] for finding in told[1:]] == ["--metrics-port", "--agent-port"]
+        told = list(check_ports(GatewayConfig(port=0, metrics_port=port, agent_port=port, wyoming_port=port)))
+    assert [finding.level for finding in told] == [Level.OK, Level.FAIL, Level.FAIL, Level.FAIL]
+    assert [finding.text.rpartition(" ")[2] for finding in told[1:]] == [
+        "--metrics-port",
+        "--agent-port",
+        "--wyoming-port",
+    ]

@@ -25,6 +25,7 @@ LIMITS: dict[str, Any] = {"sockets_per_address": 8, "contexts_per_address": 32, 
         ("10.0.0.7", TLS | {"sockets_per_address": 8}, False, ["asks for no key", "one address may take all"]),
         ("10.0.0.7", TLS | LIMITS, False, ["asks for no key"]),
         ("gate.example", TLS, True, []),
+        ("10.0.0.7", TLS | LIMITS | {"wyoming_port": 0}, False, ["asks for no key", "on the way to --wyoming-port"]),
     ],
 )
 def test_who_can_be_reached_says_what_is_open(
