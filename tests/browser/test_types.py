@@ -27,7 +27,7 @@ async def test_the_types_are_those_of_the_player(tmp_path: Path) -> None:
         reason = "no TypeScript: deploy/setup_typescript.sh installs it"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     shutil.copytree(PLAYER, tmp_path / "made", ignore=shutil.ignore_patterns("*.d.ts", "vendor"))
-    for name in ("player.js", "player.d.ts"):
+    for name in ("player.js", "player.d.ts", "wire.d.ts"):
         (tmp_path / "told").mkdir(exist_ok=True)
         shutil.copy(PLAYER / name, tmp_path / "told")
     shutil.copy(Path(__file__).parent / "types/uses.ts", tmp_path)

@@ -18,6 +18,7 @@ export class Connection {
   #url;
   #tell;
   #createStream;
+  #dialing;
   #links = new Set();
   #link = null; // that new contexts are opened on
   #calls = new Map(); // contexts that run, by id
@@ -26,11 +27,12 @@ export class Connection {
   #isClosed = false;
 
   /** `tell` hears {type: "connection" | "message" | "failed" | "over" | "roundTrip"};
-   * `createStream(track, onFailure)`. */
-  constructor(url, { tell, createStream }) {
+   * `createStream(track, onFailure)`; `dialing` is as Link takes it. */
+  constructor(url, { tell, createStream, dialing = {} }) {
     this.#url = url;
     this.#tell = tell;
     this.#createStream = createStream;
+    this.#dialing = dialing;
     this.#dial();
   }
 
@@ -73,7 +75,7 @@ export class Connection {
     clearTimeout(this.#redial);
     this.#redial = null;
     const closed = Promise.all([...this.#links].map((link) => link.close()));
-    for (const call of this.#calls.values()) this.#lose(call, "the player was closed");
+    for (const call of this.#calls.values()) this.#lose(call, "it was closed here");
     return closed;
   }
 
@@ -91,7 +93,7 @@ export class Connection {
     clearTimeout(this.#redial);
     this.#redial = null;
     this.#tell({ type: "connection", state: "connecting" });
-    const link = new Link(this.#url, {
+    const on = {
       ready: () => this.#isReady(link),
       message: (message) => this.#receive(link, message),
       audio: (audio) => this.#hear(link, audio),
@@ -100,7 +102,8 @@ export class Connection {
       dropped: (reason, retryMs) => this.#tell({ type: "connection", state: "lost", reason, retryMs }),
       resumed: () => this.#tell({ type: "connection", state: "ready", ready: link.ready }),
       end: (reason) => this.#hasEnded(link, reason),
-    });
+    };
+    const link = new Link(this.#url, on, this.#dialing);
     this.#links.add(link);
   }
 

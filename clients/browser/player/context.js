@@ -1,7 +1,8 @@
 // One stretch of speech as the page holds it: text in, where the listener is, how it ended. Made by Player.open. It
 // must not know sockets or audio nodes.
 
-import { CodePointCursor, isHighSurrogate, wellFormed } from "./wire.js";
+import { heardLength, readAlignment, TextJoiner } from "./text.js";
+import { CodePointCursor, wellFormed } from "./wire.js";
 
 const REPORT_MS = 250; // how often the server is told where the listener is
 const PADDING_MS = 60; // that a packet may have behind the last word
@@ -21,7 +22,7 @@ export class Context extends EventTarget {
   underruns = 0;
   timing = { firstPacketMs: null, firstSoundMs: null, serverMs: null };
   #host;
-  #half = ""; // first half of a character whose second has not come
+  #joiner = new TextJoiner();
   #unsent = ""; // said in this turn of the page; it leaves as one
   #hasTextEnded = false;
   #firstTextAtMs = null;
@@ -52,10 +53,7 @@ export class Context extends EventTarget {
   say(text) {
     if (this.#hasTextEnded) throw new TypeError(`context ${this.id} takes no text after end()`);
     if (this.#isOver) return false;
-    const all = this.#half + (text ?? ""); // pieces of an answer may be none
-    const numWhole = all.length - (all !== "" && isHighSurrogate(all, all.length - 1) ? 1 : 0);
-    this.#half = all.slice(numWhole);
-    this.#sendText(all.slice(0, numWhole));
+    this.#sendText(this.#joiner.push(text ?? "")); // pieces of an answer may be none
     return true;
   }
 
@@ -67,7 +65,7 @@ export class Context extends EventTarget {
 
   end() {
     if (this.#hasTextEnded || this.#isOver) return;
-    this.#sendText(this.#half);
+    this.#sendText(this.#joiner.finish());
     this.#sendUnsent();
     this.#hasTextEnded = true;
     this.#host.send("end");
@@ -175,13 +173,7 @@ export class Context extends EventTarget {
   }
 
   #align(items) {
-    const added = items.map((item) => ({
-      text: item.text,
-      startMs: item.start_ms,
-      endMs: item.end_ms,
-      start: this.#cursor.indexAt(this.text, item.char_start),
-      end: this.#cursor.indexAt(this.text, item.char_end),
-    }));
+    const added = readAlignment(items, this.text, this.#cursor);
     this.alignment.push(...added);
     this.#emit("alignment", { items: added });
   }
@@ -231,14 +223,11 @@ export class Context extends EventTarget {
     if (answer.type === "cancelled") return [answer.spoken_text, answer.remaining_text];
     // One is counted in samples of the loudspeaker's rate, the other in whole milliseconds.
     const hasHeardAll = answer.type === "done" && this.playedMs > answer.audio_ms - 1;
-    const heard = this.alignment.filter(({ endMs }, index, items) => {
-      // A word is said until the next one begins. Of the last one that was told before a connection was lost nobody
-      // knows, where more has come than it was certain to last.
-      const isCertain = answer.type === "done" || this.receivedMs <= endMs + PADDING_MS;
-      const saidUntilMs = items[index + 1]?.startMs ?? (isCertain ? 0 : Infinity);
-      return Math.max(endMs, saidUntilMs) <= this.playedMs;
-    });
-    const at = hasHeardAll ? this.text.length : (heard.at(-1)?.end ?? 0);
+    // How long the last word is said that was told before a connection was lost nobody knows, where more has come than
+    // it was certain to last.
+    const isCertain = answer.type === "done" || this.receivedMs <= (this.alignment.at(-1)?.endMs ?? 0) + PADDING_MS;
+    const heard = heardLength(this.alignment, this.playedMs, isCertain ? 0 : Infinity);
+    const at = hasHeardAll ? this.text.length : heard;
     return [this.text.slice(0, at), this.text.slice(at)];
   }
 

@@ -19,6 +19,8 @@ export class Link {
   ready = null; // the server's greeting, once it is here
   #url;
   #on;
+  #WebSocket;
+  #subprotocols;
   #socket;
   #timer; // of whatever is waited for
   #delivery = new Delivery();
@@ -31,10 +33,12 @@ export class Link {
   #giveUpAtMs = 0; // while it comes back
 
   /** `on`: {ready(), message(message), audio(audio), roundTrip(ms), isNeeded(), dropped(reason, retryMs), resumed(),
-   * end(reason)}. */
-  constructor(url, on) {
+   * end(reason)}. `token`: a key or a token, which browsers can send among the subprotocols alone. */
+  constructor(url, on, { WebSocket = globalThis.WebSocket, token = null } = {}) {
     this.#url = url;
     this.#on = on;
+    this.#WebSocket = WebSocket;
+    this.#subprotocols = token === null ? [SUBPROTOCOL] : [SUBPROTOCOL, "token", token];
     this.#dial();
   }
 
@@ -58,7 +62,7 @@ export class Link {
   close() {
     const socket = this.#socket;
     this.#end(["closed by this client"]);
-    if (socket === null || socket.readyState === WebSocket.CLOSED) return Promise.resolve();
+    if (socket === null || socket.readyState === this.#WebSocket.CLOSED) return Promise.resolve();
     return new Promise((resolve) => (socket.onclose = resolve));
   }
 
@@ -69,7 +73,7 @@ export class Link {
   /** With the session that is to be resumed: balancers on the way find its server by its id. */
   get #address() {
     if (this.ready === null) return this.#url;
-    const address = new URL(this.#url, location.href);
+    const address = new URL(this.#url, globalThis.location?.href);
     address.searchParams.set("session", this.ready.session);
     return address.href;
   }
@@ -81,7 +85,7 @@ export class Link {
     this.#socket = null;
     let socket;
     try {
-      socket = new WebSocket(this.#address, [SUBPROTOCOL]);
+      socket = new this.#WebSocket(this.#address, this.#subprotocols);
     } catch (error) {
       // Of ws on a page of https, say. Not in this turn: whoever made this link does not know it yet.
       this.#timer = setTimeout(() => this.#hasClosed(1006, [error.message]));
@@ -100,7 +104,8 @@ export class Link {
     clearTimeout(this.#timer);
     this.#isUp = false;
     if (this.#socket === null) return;
-    this.#socket.onmessage = this.#socket.onclose = this.#socket.onerror = null;
+    this.#socket.onmessage = this.#socket.onclose = null;
+    this.#socket.onerror = () => {}; // the `ws` of Node throws an error that nobody hears
     this.#socket.close(code);
     this.#socket = null;
   }

@@ -1,20 +1,8 @@
 // Types of player.js: the whole of what a page may use. Times are in milliseconds.
 
-/** What the gateway says of itself; docs/protocol.md, section 4. */
-export interface Ready {
-  session: string;
-  model: string;
-  voices: string[];
-  default_voice: string;
-  modes: string[];
-  /** Section 6; among them contexts, text_bytes, lead_ms. */
-  limits: Record<string, number>;
-  protocol: number;
-  family: string;
-  sample_rate: number;
-  languages: string[];
-  voice_languages: Record<string, string>;
-}
+import type { AlignedText, OpenOptions, Ready } from "./wire.js";
+
+export type { AlignedText, OpenOptions, Ready };
 
 export interface PlayerOptions {
   /** Of the gateway: ws, wss, http or https; with a slash at its end where a proxy has it in a folder
@@ -27,29 +15,6 @@ export interface PlayerOptions {
   startMs?: number;
   /** One of the page's own, which the player then does not close. Of any sample rate. */
   audioContext?: AudioContext;
-}
-
-/** What is left out is the gateway's choice. */
-export interface OpenOptions {
-  /** 1 to 64 printable characters; in the gateway's logs. */
-  id?: string;
-  voice?: string;
-  format?: { codec?: "opus" | "pcm_s16le"; frameMs?: 20 | 40 | 60; bitrate?: number; sampleRate?: number };
-  speed?: number;
-  instruct?: string;
-  seed?: number;
-  /** One of `Ready.modes`. */
-  mode?: string;
-  /** From 200: how far ahead of real time audio may be made. */
-  leadMs?: number;
-  /** One of `Ready.languages`, with a region or without: in which numbers are read. */
-  language?: string;
-  /** false: numbers, signs and markup are left to the model. */
-  normalize?: boolean;
-  /** The longest time for which text waits for more of it. */
-  maxBufferDelayMs?: number;
-  /** What is written, and what is said for it. */
-  pronunciations?: Record<string, string>;
 }
 
 export interface PlayerEventMap {
@@ -89,15 +54,6 @@ export class Player extends EventTarget {
     options?: boolean | AddEventListenerOptions,
   ): void;
   addEventListener(...untyped: Parameters<EventTarget["addEventListener"]>): void;
-}
-
-export interface AlignedText {
-  text: string;
-  startMs: number;
-  endMs: number;
-  /** In `Context.text`. */
-  start: number;
-  end: number;
 }
 
 export interface Timing {

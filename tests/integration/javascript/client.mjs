@@ -1,0 +1,182 @@
+// Each trial of the client in clients/javascript, for test_client_javascript.py: a plan comes in one line, what happened
+// goes out in one; "connected" and "go" are said before the network gets bad.
+
+import { createInterface } from "node:readline";
+import { connect } from "voicegate";
+import { encode, readMessage, unpackAudio } from "voicegate-player/wire.js";
+
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const plan = JSON.parse((await lines.next()).value);
+const socket = plan.socket === null ? {} : { WebSocket: (await import(plan.socket)).WebSocket };
+const unhandled = [];
+process.on("unhandledRejection", (reason) => unhandled.push(String(reason)));
+
+const hex = (bytes) => Buffer.from(bytes).toString("hex");
+const dial = (name, options = {}) => connect(plan.urls[name], { ...socket, ...options });
+const told = ({ name, code, message, retryAfterMs }) => ({ name, code, message, retryAfterMs });
+const thrownBy = (promise) => promise.then((value) => ({ value }), told);
+
+async function heard(packets) {
+  const all = [];
+  for await (const { data, pts48k } of packets) all.push([pts48k, hex(data)]);
+  return all;
+}
+
+async function* written(pieces) {
+  for (const piece of pieces) {
+    await new Promise(setImmediate);
+    yield piece;
+  }
+}
+
+async function speakOn(gate, pieces) {
+  const context = await gate.open();
+  const [aligned, flushed] = [[], []];
+  context.addEventListener("alignment", ({ detail }) => aligned.push(...detail.items));
+  context.addEventListener("flushed", ({ detail }) => flushed.push(detail.id));
+  const hearing = heard(context);
+  for await (const piece of written(pieces)) context.say(piece);
+  context.flush("all");
+  context.end();
+  const packets = await hearing;
+  const words = aligned.map(({ start, end }) => context.text.slice(start, end));
+  return { packets, words, flushed, endPts48k: context.endPts48k, finished: await context.finished };
+}
+
+const trials = {
+  async whole() {
+    const gate = await dial("whole");
+    const packets = await heard(gate.speak(plan.said, { voice: gate.ready.default_voice }));
+    await gate.close();
+    return packets;
+  },
+
+  async streamed() {
+    const gate = await dial("streamed");
+    const result = await speakOn(gate, [...plan.said.match(/.{1,3}/g), null, "\ud83d", "\ude00."]);
+    await gate.close();
+    return result;
+  },
+
+  async cancel() {
+    const gate = await dial("slow");
+    const context = await gate.open();
+    context.say(plan.long);
+    context.end();
+    let lastPts48k = 0;
+    for await (const { pts48k } of context) if ((lastPts48k = pts48k) >= 48_000) break;
+    const split = await context.cancel({ playedMs: 700 });
+    const again = await context.cancel({ playedMs: 0 });
+    const rest = await heard(context);
+    const said = await thrownBy(Promise.resolve().then(() => context.say("more")));
+    const left = [];
+    for await (const packet of gate.speak(plan.long)) if (left.push(packet) === 3) break;
+    const after = await heard(gate.speak(plan.said)); // the id and the gate are free
+    await gate.close();
+    return { split, again, rest, said, lastPts48k, left: left.length, after: after.length };
+  },
+
+  async afterTheEnd() {
+    const gate = await dial("whole");
+    const context = await gate.open();
+    context.say(plan.said);
+    context.end();
+    const { audioMs } = await context.finished;
+    const result = { audioMs, whole: await context.cancel(), part: await context.cancel({ playedMs: audioMs / 2 }) };
+    await gate.close();
+    return result;
+  },
+
+  async errors() {
+    const gate = await dial("refusing");
+    const result = {
+      overloaded: await thrownBy(heard(gate.speak(plan.said))),
+      failed: await thrownBy(heard(gate.speak(plan.said))),
+      unknownVoice: await thrownBy(gate.open({ voice: "nobody" })),
+      option: await thrownBy(gate.open({ vioce: "anna" })),
+      text: await thrownBy(heard(gate.speak(42))),
+      source: await thrownBy(heard(gate.speak(failing()))),
+      after: (await heard(gate.speak(plan.said))).length,
+    };
+    const context = await gate.open();
+    await gate.close();
+    result.lost = await context.finished.then(({ reason, error }) => [reason, error.code]);
+    result.closed = await thrownBy(gate.open());
+    return result;
+  },
+
+  async keys() {
+    const gate = await dial("keyed", { token: plan.key });
+    const packets = await heard(gate.speak(plan.said));
+    await gate.close();
+    return {
+      heard: packets.length,
+      none: await thrownBy(dial("keyed")),
+      unfit: await thrownBy(dial("keyed", { token: "a key" })),
+      nobody: await thrownBy(dial("nobody")),
+      address: await thrownBy(connect("ftp://x", socket)),
+      socketless: await thrownBy(connect(plan.urls.whole, { WebSocket: null })),
+    };
+  },
+
+  async full() {
+    const gate = await dial("full");
+    const second = await thrownBy(dial("full"));
+    await gate.close();
+    return second;
+  },
+
+  async cut() {
+    const gate = await dial("cut");
+    console.log("connected");
+    await lines.next();
+    const results = [];
+    for (const pieces of plan.texts) results.push(await speakOn(gate, pieces));
+    const { numResumed } = gate;
+    await gate.close();
+    return { numResumed, results };
+  },
+
+  async uncut() {
+    const gate = await dial("uncut");
+    const results = [];
+    for (const pieces of plan.texts) results.push(await speakOn(gate, pieces));
+    await gate.close();
+    return { numResumed: gate.numResumed, results };
+  },
+
+  vectors() {
+    const bytes = ({ hex }) => Uint8Array.from(Buffer.from(hex, "hex")).buffer;
+    const thrown = (call) => {
+      try {
+        return call();
+      } catch (error) {
+        return error.constructor.name;
+      }
+    };
+    return {
+      audio: plan.vectors.audio_messages.map((row) => {
+        const { packets, ...rest } = unpackAudio(bytes(row));
+        return { ...rest, packets: packets.map(hex) };
+      }),
+      badAudio: plan.vectors.bad_audio_messages.map((row) => thrown(() => unpackAudio(bytes(row)))),
+      server: plan.vectors.server_messages.map(({ json }) => readMessage(json)),
+      text: plan.vectors.client_messages
+        .map(({ fields }) => fields)
+        .filter(({ type }) => type === "text")
+        .map(({ context, text }) => encode.text(context, text)),
+    };
+  },
+};
+
+async function* failing() {
+  yield "Hello ";
+  throw new RangeError("the LLM is gone");
+}
+
+const results = {};
+for (const [name, trial] of Object.entries(trials)) results[name] = await trial();
+await new Promise(setImmediate);
+console.log(JSON.stringify({ ...results, unhandled }));
+lines.return();
+process.stdin.destroy();
