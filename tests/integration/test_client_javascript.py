@@ -200,6 +200,7 @@ async def test_errors_have_a_code(told: Told) -> None:
     errors = told["errors"]
     assert (errors["overloaded"]["code"], errors["overloaded"]["retryAfterMs"]) == ("overloaded", 250)
     assert errors["failed"]["code"] == "engine_failed"
+    assert errors["failed"]["numHeard"] > 0, "what came before is heard"
     assert errors["unknownVoice"]["code"] == "unknown_voice"
     assert "nobody" in errors["unknownVoice"]["message"]
     assert (errors["option"]["name"], "vioce" in errors["option"]["message"]) == ("TypeError", True)
@@ -208,6 +209,12 @@ async def test_errors_have_a_code(told: Told) -> None:
     assert errors["after"] > 0
     assert errors["lost"] == ["failed", "connection_lost"]
     assert errors["closed"]["code"] == "closed"
+
+
+async def test_a_reader_that_does_not_read_is_told(told: Told) -> None:
+    unread = told["unread"]
+    assert (unread["code"], unread["numHeard"], unread["cancelled"]) == ("reader_too_slow", 0, [None])
+    assert unread["numMessages"] * 60_000 > 8 << 20
 
 
 async def test_a_gateway_that_lets_nobody_in_says_why(told: Told) -> None:

@@ -2,7 +2,7 @@
 // goes out in one; "connected" and "go" are said before the network gets bad.
 
 import { createInterface } from "node:readline";
-import { connect } from "voicegate";
+import { connect, Context } from "voicegate";
 import { encode, readMessage, unpackAudio } from "voicegate-player/wire.js";
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -20,6 +20,16 @@ async function heard(packets) {
   const all = [];
   for await (const { data, pts48k } of packets) all.push([pts48k, hex(data)]);
   return all;
+}
+
+/** As `heard`, of what fails. */
+async function heardAndThrown(packets) {
+  let numHeard = 0;
+  try {
+    for await (const _ of packets) numHeard += 1;
+  } catch (error) {
+    return { ...told(error), numHeard };
+  }
 }
 
 async function* written(pieces) {
@@ -91,7 +101,7 @@ const trials = {
     const gate = await dial("refusing");
     const result = {
       overloaded: await thrownBy(heard(gate.speak(plan.said))),
-      failed: await thrownBy(heard(gate.speak(plan.said))),
+      failed: await heardAndThrown(gate.speak(plan.said)),
       unknownVoice: await thrownBy(gate.open({ voice: "nobody" })),
       option: await thrownBy(gate.open({ vioce: "anna" })),
       text: await thrownBy(heard(gate.speak(42))),
@@ -117,6 +127,16 @@ const trials = {
       address: await thrownBy(connect("ftp://x", socket)),
       socketless: await thrownBy(connect(plan.urls.whole, { WebSocket: null })),
     };
+  },
+
+  async unread() {
+    const cancelled = [];
+    const context = new Context("a", { send() {}, cancel: (playedMs) => cancelled.push(playedMs) });
+    context.reception.start({ format: { frame_ms: 20 } });
+    const packets = [new Uint8Array(60_000)];
+    let sequence = 0;
+    while (!context.isOver) context.reception.receive({ sequence: sequence++, pts48k: 0, packets });
+    return { ...(await heardAndThrown(context)), cancelled, numMessages: sequence };
   },
 
   async full() {
