@@ -116,6 +116,7 @@ class WyomingServer:
         try:
             if (refusal := self._admit(owner)) is not None:
                 self._seldom.warning("a socket is refused", reason=refusal)
+                _check_open(writer.transport)
                 await async_write_event(Error(text=refusal, code=ErrorCode.OVERLOADED.value).event(), writer)
                 return
             try:
@@ -267,6 +268,7 @@ class _Connection:
 
     async def _send(self, frame: str | bytes) -> None:
         assert isinstance(frame, bytes), "events are written whole"
+        _check_open(self._transport)
         self._writer.write(frame)
         self.conversation.hold_up(True)
         try:
@@ -275,6 +277,12 @@ class _Connection:
         except TimeoutError:
             self.conversation.give_up()
         self.conversation.hold_up(False)
+
+
+def _check_open(transport: asyncio.BaseTransport) -> None:
+    """Raises ConnectionError; uvloop's own for a write to a closed transport is none."""
+    if transport.is_closing():
+        raise ConnectionResetError("the peer has gone")
 
 
 async def _part(writer: asyncio.StreamWriter) -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import uvloop
+from structlog.testing import capture_logs
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.client import AsyncTcpClient
 from wyoming.error import Error
@@ -192,6 +194,23 @@ async def test_who_hangs_up_is_not_spoken_to() -> None:
         async with connected(served) as client:  # others are served
             await client.send(Synthesize("Fine."))
             assert sound(await client.until(AudioStop))
+
+
+def test_who_resets_the_connection_is_no_failure_of_ours() -> None:
+    """On uvloop, as `serve` runs: its transports raise another error for a write to a closed one."""
+
+    async def reset_many() -> None:
+        async with serving() as served:
+            for _ in range(100):
+                async with connected(served) as client:
+                    await client.send(Ping(), SynthesizeChunk("without its start"), Synthesize("x"))
+                    assert client._writer is not None
+                    client._writer.transport.abort()
+            assert await served.gateway.guests.wait_until_empty(TIMEOUT_S)
+
+    with capture_logs() as lines, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(reset_many())
+    assert [line for line in lines if line["event"] == "socket failed"] == []
 
 
 async def test_who_does_not_read_is_cut() -> None:
