@@ -165,6 +165,9 @@ def test_a_rule_is_switched_off_and_on_again(name: str) -> None:
     assert values() == before
 
 
-def test_what_is_no_rule_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_rule_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "configure_logs", lambda *_: None)
     assert command.main(["--without", "luck"]) == 1
     assert "--without luck: the rules are calm-steps" in capsys.readouterr().err
