@@ -15,7 +15,8 @@ _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 # As servers that mix voices have it, Kokoro's for one.
 _MAX_MIX_CHARS: Final = 512  # what is longer would take long to look at
 _BETWEEN: Final = re.compile(r"[+,;|&]")
-_WEIGHT: Final = re.compile(r"\s*(\([^()]*\)|[:*=@][\s\d.%]*)\s*$|^\s*[\d.]+\s*\*")
+# No two of its repetitions may take the same blanks: a name of a client's is tried in every way that there is.
+_WEIGHT: Final = re.compile(r"(\([^()]*\)|[:*=@][\s\d.%]*)$|^[\d.]+\s*\*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +47,5 @@ def is_mix(name: str, info: EngineInfo, aliases: Mapping[str, str] = _NO_ALIASES
     if len(name) > _MAX_MIX_CHARS:
         return False
     known = {voice.name for voice in info.voices}.union(aliases)
-    parts = [_WEIGHT.sub("", part).strip() for part in _BETWEEN.split(name)]
+    parts = [_WEIGHT.sub("", part.strip()).strip() for part in _BETWEEN.split(name)]
     return len(parts) > 1 and not known.isdisjoint(parts)

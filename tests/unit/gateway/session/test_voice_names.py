@@ -1,5 +1,7 @@
 """Which voice a name of another vendor's gets."""
 
+import time
+
 import pytest
 
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
@@ -39,6 +41,15 @@ def test_a_mix_is_none_of_its_voices(mix: str) -> None:
 @pytest.mark.parametrize("name", ["af_bella+af_sky", "anna-bob", "+", ",", "my anna", "(" * 100_000, " " * 100_000])
 def test_what_names_none_of_ours_is_a_foreign_name_like_any_other(name: str) -> None:
     assert NAMES.resolve(name, INFO) == "anna"
+
+
+@pytest.mark.parametrize("name", [" " * 170 + ":" + " " * 338 + "x+", "1" * 510 + "+", "(" * 510 + "+"])
+def test_no_name_takes_long_to_look_at(name: str) -> None:
+    """It is looked at in the event loop."""
+    begin_s = time.thread_time()
+    for _ in range(50):
+        assert NAMES.resolve(name, INFO) == "anna"
+    assert time.thread_time() - begin_s < 1, "the slow way took three seconds"
 
 
 def test_an_alias_may_be_written_as_a_mix() -> None:
