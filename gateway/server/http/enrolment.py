@@ -29,7 +29,7 @@ _MAX_MAKING: Final = 4
 # For a place. Lower -> clients that send several at once are refused; higher -> they learn late that others hang.
 _WAIT_S: Final = 30.0
 # Read at a time: a millisecond. Higher holds up other clients' packets.
-_PIECE_CHARS: Final = 256 * 1024  # a multiple of four
+_PIECE_CHARS: Final = 256 * 1024
 
 _NOT_ALLOWED: Final = "this server takes no voices by HTTP; start it with --enrolment, or use `voicegate voices add`"
 _NO_KEY: Final = "only a key adds voices or takes them away, and a token is none"
@@ -79,12 +79,17 @@ class Enrolment:
 
 
 async def decoded(base64: str) -> bytes:
-    """With a turn of the others behind each piece. Raises Refused."""
-    base64 = "".join(base64.split())
+    """With a turn of the others after each piece. Raises Refused."""
     content = bytearray()
+    rest = ""  # of four characters that stand in two pieces
     for start in range(0, len(base64), _PIECE_CHARS):
+        # By pieces too: a list of all words may take twenty times the text's memory.
+        piece = rest + "".join(base64[start : start + _PIECE_CHARS].split())
+        is_last = start + _PIECE_CHARS >= len(base64)
+        end = len(piece) if is_last else len(piece) // 4 * 4
+        piece, rest = piece[:end], piece[end:]
         try:
-            content += binascii.a2b_base64(base64[start : start + _PIECE_CHARS], strict_mode=True)
+            content += binascii.a2b_base64(piece, strict_mode=True)
         except ValueError as error:
             message = f"ref_audio is not in base64 ({error})"
             raise Refused(Problem(ErrorCode.BAD_MESSAGE, message, field="ref_audio")) from error
