@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import count
-from typing import Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Eventable, write_event
@@ -21,7 +21,7 @@ from wyoming.tts import SynthesizeStopped
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.backlog import Backlog
 from voicegate.protocol.dialects.dialect import Effect, FindVoice, Hangup, Reply, Speech
-from voicegate.protocol.dialects.reading import native_name, read
+from voicegate.protocol.dialects.reading import MAX_NAME_CHARS, native_name, read
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import NATIVE_RATE_HZ, OutputFormat
 from voicegate.protocol.messages import ServerMessage
@@ -48,9 +48,17 @@ class _Synthesis(Struct, frozen=True):
     data: _Data = _Data()
 
 
+class _PingData(Struct, frozen=True):
+    # It is sent back: a peer that does not read would have longer ones wait here by the hundred.
+    text: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None = None
+
+
+class _Ping(Struct, frozen=True):
+    data: _PingData = _PingData()
+
+
 class _AnyEvent(Struct, frozen=True):
     type: str
-    data: dict[str, Any] = {}
 
 
 @dataclass(slots=True)
@@ -85,7 +93,7 @@ class Wyoming:
                 case "describe":
                     return [] if self._ready is None else [_reply(_info(self._ready))]
                 case "ping":
-                    return [_reply(Pong(text=event.data.get("text")))]
+                    return [_reply(Pong(text=read(raw, _Ping).data.text))]
                 case "synthesize" | "synthesize-start" | "synthesize-chunk" | "synthesize-stop":
                     return self._take_in_turn(read(raw, _Synthesis))
                 case _:

@@ -251,6 +251,8 @@ LONG = b'{"type": "synthesize", "data": {"text": "' + b"x" * MAX_BYTES
         (b"[" * 100_000 + b"\n", "no Wyoming event"),
         (b'{"type": "synthesize", "data": {"text": 5}}\n', "text"),
         (b'{"type": "synthesize"}\n', "synthesize without `text`"),
+        (b'{"type": "ping", "data": {"text": "%s"}}\n' % (b"x" * 257), "length <= 256"),  # it would wait to be read
+        (b'{"type": "ping", "data": {"text": ["x"]}}\n', "data.text"),
         (b'{"type": "synthesize", "data": {"text": "<a/>", "text_format": "ssml"}}\n', "send plain text"),
         (b'{"type": "synthesize-chunk", "data": {"text": "x"}}\n', "without synthesize-start"),
         (b'{"type": "synthesize-start"}\n{"type": "synthesize-start"}\n', "before synthesize-stop"),
