@@ -118,6 +118,14 @@ async def test_what_there_is_not_is_told_in_the_form_of_the_path(method: str, pa
             assert "here" in form(orjson.loads(body))
 
 
+@pytest.mark.parametrize("path", ["/v2/voices?page_size=", "/voices?limit="])
+async def test_a_page_of_any_number_of_voices_is_answered(path: str) -> None:
+    async with serving() as served:
+        status, _, body = await answer_to(served.url, "GET", path + "9" * 5000)
+    assert status == 200
+    assert not orjson.loads(body)["has_more"]
+
+
 async def test_a_handshake_that_is_refused_is_told_in_the_form_of_the_path() -> None:
     async with serving() as served:
         base = served.url.removesuffix(STREAM_PATH)

@@ -28,6 +28,7 @@ _SETTINGS: Final = {
 }
 # Nobody knows when a voice was made; Cartesia's clients read a date.
 _CREATED_AT: Final = "1970-01-01T00:00:00Z"
+_MAX_DIGITS: Final = 18  # Python refuses to read thousands of them
 
 
 class Lists:
@@ -162,7 +163,7 @@ def voices_with(words: str, info: EngineInfo) -> list[VoiceInfo]:
 def page_size(request: Request, name: str) -> int:
     """How many are asked for by this parameter; all, where it is not there or no count."""
     asked = request.query_params.get(name, "")
-    return max(1, int(asked)) if asked.isdecimal() else sys.maxsize
+    return max(1, int(asked)) if asked.isdecimal() and len(asked) <= _MAX_DIGITS else sys.maxsize
 
 
 def _cartesia_voice(info: EngineInfo, request: Request) -> Response:
