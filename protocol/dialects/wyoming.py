@@ -11,6 +11,7 @@ from itertools import count
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
+from msgspec.json import encode
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Eventable, write_event
@@ -32,12 +33,12 @@ _MAKER: Final = Attribution(name="voicegate", url="")
 Kind = Literal["synthesize", "synthesize-start", "synthesize-chunk", "synthesize-stop"]
 
 
-class _Voice(Struct, frozen=True):
+class _Voice(Struct, frozen=True, omit_defaults=True):
     name: str | None = None
     language: str | None = None
 
 
-class _Data(Struct, frozen=True):
+class _Data(Struct, frozen=True, omit_defaults=True):
     text: str | None = None
     voice: _Voice | None = None
     text_format: str | None = None
@@ -104,7 +105,7 @@ class Wyoming:
     def _take_in_turn(self, event: _Synthesis) -> list[Effect]:
         if self._turn is None or not self._turn.is_ending:
             return self._take(event)
-        if not self._backlog.put(event, len(event.data.text or "")):
+        if not self._backlog.put(event, len(encode(event))):  # a voice's name may be as long as a text
             raise ProtocolViolation(ErrorCode.RATE_LIMITED, "too much text while another is spoken; send it later")
         return []
 
