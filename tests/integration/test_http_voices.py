@@ -185,6 +185,11 @@ async def test_voices_as_vllm_omni_takes_them(monkeypatch: pytest.MonkeyPatch) -
             {"success": False, "error": "Voice 'unknown_voice' not found"},
         )
         assert (await http.get("/v1/audio/voices")).json()["uploaded_voices"] == []
+        await http.post("/v1/audio/voices", files=sample, data={"name": "anna", "consent": "of the first Anna"})
+        await http.delete("/v1/voices/anna")
+        await http.post("/v1/voices", files={"recording": sample["audio_sample"]}, data={"name": "anna"})
+        (anna,) = (await http.get("/v1/audio/voices")).json()["uploaded_voices"]
+        assert (anna["name"], anna["consent"]) == ("anna", ""), "the other path knows of it, too"
         refused = await http.post("/v1/audio/voices", files={"audio_sample": ("a.txt", b"none")}, data=data)
         assert (refused.status_code, refused.json()["error"]["type"]) == (422, "invalid_request_error")
 

@@ -1,9 +1,11 @@
 """Voices over the wire: listed for everybody, added and taken away where the server allows it."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,12 +33,15 @@ from voicegate.gateway.server.http.voice_forms import NewVoice, read_form
 from voicegate.protocol.dialects.one_shot import Problem
 from voicegate.protocol.errors import ErrorCode
 
+_UNKNOWN_TYPE: Final = "application/octet-stream"
+
 log = get_logger(__name__)
 
 
 class Voices:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+        self.uploaded: dict[str, dict[str, object]] = {}  # by name: what came by any path since the start
         self._on_their_way: list[str] = []  # names that the engine is asked for; one may be there twice
 
     @property
@@ -101,6 +106,7 @@ class Voices:
             new = replace(new, is_replacing=new.is_replacing or is_replacing)
             async with enrolment.making(owner):
                 added = await self._make(new)
+        self.uploaded[added.name] = _upload(new)
         log.info("voice added", voice=added.name, **({"consent": new.consent} if new.consent else {}))
         return new, added
 
@@ -148,7 +154,21 @@ class Voices:
         """Raises Refused, EngineError."""
         self._stage.enrolment.check(request)
         await self._stage.services.engine.remove_voice(name)
+        self.uploaded.pop(name, None)
         log.info("voice removed", voice=name)
+
+
+def _upload(new: NewVoice) -> dict[str, object]:
+    """In vLLM-Omni's words."""
+    described = {"speaker_description": new.description} if new.description else {}
+    return {
+        "name": new.name,
+        "consent": new.consent,
+        "created_at": int(time.time()),
+        "mime_type": new.media_type or _UNKNOWN_TYPE,
+        "file_size": len(new.recording),
+        **described,
+    }
 
 
 def _described(voice: VoiceInfo) -> dict[str, object]:
