@@ -113,6 +113,21 @@ async def test_it_is_for_servers_and_clients_that_may_add_voices(tmp_path: Path)
         assert (await post(served.url, SPEECH, asked(), f"Authorization: Bearer {key}"))[0] == 200
 
 
+async def test_a_token_keeps_no_place_for_recordings_from_its_key() -> None:
+    """It is refused before its body is read."""
+    key = "a-key-of-16-chars"
+    async with serving(enrolment=True, api_key=key) as served, httpx.AsyncClient(base_url=base_url(served.url)) as http:
+        token = (await http.post("/v1/tokens", headers={"Authorization": f"Bearer {key}"})).json()["token"]
+        with_token = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        request = await RawRequest.begin(served.url, SPEECH, 2 * LIMIT_BYTES, f"Authorization: Bearer {token}")
+        assert (await request.head())[0] == 403
+        await request.close()
+        spoken = in_chunks([b'{"input": ', b'"Hello."}'])
+        assert (await http.post(SPEECH, content=spoken, headers=with_token)).status_code == 200
+        too_long = in_chunks([b" " * LIMIT_BYTES, b" "])
+        assert (await http.post(SPEECH, content=too_long, headers=with_token)).status_code == 413
+
+
 async def test_a_recording_of_thirty_seconds_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     recording = WAV + bytes(30 * 48_000 * 2 * 3)  # stereo, 24 bit
     async with serving(enrolment=True) as served:

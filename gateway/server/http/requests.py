@@ -134,12 +134,17 @@ class SpeechEndpoint:
         """`upload` holds a place where it is as long as recordings are. Raises BodyRefused, Refused."""
         max_bytes, enrolment = self._stage.max_body_bytes, self._stage.enrolment
         is_long = declared_bytes(request) > max_bytes
-        may_be_long = is_long or (enrolment.is_allowed and "Transfer-Encoding" in request.headers)
-        if not (self._takes_recordings and may_be_long):
+        if not self._takes_recordings or not (is_long or "Transfer-Encoding" in request.headers):
             return await read_body(request, max_bytes)
-        if not enrolment.is_allowed:
+        if is_long and not enrolment.is_allowed:
             text = f"the body is too large; at most {max_bytes} bytes. Recordings (ref_audio) need --enrolment"
             raise BodyRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+        try:
+            enrolment.check(request)  # before it has a place: a key's tokens would keep them from the key
+        except Refused:
+            if is_long:
+                raise
+            return await read_body(request, max_bytes)
         await upload.enter_async_context(enrolment.upload(owner))
         return await read_body(request, max_bytes + MAX_RECORDING_CHARS)
 
