@@ -55,5 +55,6 @@ class Admission:
     def num_welcome(self) -> int:
         """Newcomers that would find room, or a place among those who wait for it."""
         num_waiting = self._roster.num_waiting
-        num_free = 0 if num_waiting else self._config.max_active_clauses - self._pipeline.num_active
+        # Of who waits for a voice alone none has been refused room.
+        num_free = 0 if self._roster.is_room_short else self._config.max_active_clauses - self._pipeline.num_active
         return max(num_free + self._config.max_waiting_utterances - num_waiting - self._roster.num_unread, 0)

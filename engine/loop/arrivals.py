@@ -4,7 +4,7 @@ One prompt at a time, rendered a step at a time between others' steps.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -65,11 +65,19 @@ class Arrivals:
         self._waiting.append(_Arrival(voice, answer))
 
     def bring_back(self, ready: ReadyVoice) -> None:
-        """Before new ones that have not begun. It stays on its way until it is there, or cannot be rendered."""
+        """Before new ones that have not begun. It stays until it is there, cannot be rendered, or `let_go`."""
         if any(each.prompt is ready.flow_prompt for each in self._waiting):
             return
         place = sum(each.answer is None or each.begun is not None for each in self._waiting)
         self._waiting.insert(place, _Arrival(ready.voice, None, ready.flow_prompt))
+
+    def let_go(self, in_use: Iterable[ReadyVoice]) -> None:
+        """Known ones that have not begun, and that no utterance speaks with any more: others would wait behind them."""
+        if self._waiting:
+            awaited = {id(voice.flow_prompt) for voice in in_use}
+            for arrival in list(self._waiting):
+                if arrival.begun is None and arrival.prompt is not None and id(arrival.prompt) not in awaited:
+                    self._waiting.remove(arrival)
 
     def refuse(self, reason: str, voice: Voice | None = None) -> None:
         """This new one, if it is still on its way; None: all of them."""

@@ -416,3 +416,4 @@ class EngineCore:
 
     def _release_voices(self) -> None:
         self._voices.release_unused(utterance.voice for utterance in self._roster)
+        self._arrivals.let_go(utterance.voice for utterance in self._roster)

@@ -143,7 +143,12 @@ class VoiceShelf:
         self._retired = kept
 
     def _prompts(self) -> list[VoicePrompt]:
-        return [*(ready.flow_prompt for ready in self._voices.values()), *self._prepared.values(), *self._retired]
+        return [*self._known_prompts, *self._prepared.values()]
+
+    @property
+    def _known_prompts(self) -> list[VoicePrompt]:
+        """Of voices that somebody may speak with."""
+        return [*(ready.flow_prompt for ready in self._voices.values()), *self._retired]
 
     def _make_room(self, num_blocks: int) -> bool:
         """Whether another prompt has room among them, if need be that of voices which are not in use.
@@ -156,7 +161,7 @@ class VoiceShelf:
         if num_missing <= 0:
             return True
         in_use = {id(voice.flow_prompt) for voice in self._in_use()}
-        idle = [ready.flow_prompt for ready in self._voices.values() if id(ready.flow_prompt) not in in_use]
+        idle = [prompt for prompt in self._known_prompts if id(prompt) not in in_use]
         num_idle = sum(prompt.num_blocks for prompt in idle)
         if num_idle >= num_missing:
             for prompt in sorted(idle, key=lambda each: each.last_use):

@@ -158,8 +158,11 @@ class Replica:
 
     @property
     def room(self) -> int:
+        """What was told of it, less what has been sent since: newcomers, and those at rest that have come back."""
+        if self._info is None or self.unready_reason:
+            return 0
         num_seen, room = self._told_room
-        return 0 if self.unready_reason else max(room - (self._num_submitted - num_seen), 0)
+        return max(min(room - (self._num_submitted - num_seen), self._info.max_utterances - self.num_placed), 0)
 
     @property
     def load(self) -> Load:

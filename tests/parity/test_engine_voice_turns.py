@@ -162,6 +162,48 @@ def test_who_has_nothing_to_say_holds_nobody_up(stages: Stages) -> None:
     assert engine.heard[utterance].pcm == wanted
 
 
+def test_a_voice_that_was_taken_away_keeps_no_room_for_who_has_nothing_to_say(stages: Stages) -> None:
+    engine = HandDrivenEngine(stages=stages)
+    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
+    guest = replace(stages.voices["rms"].voice, name="guest")
+    utterances = {name: engine.submit(f"open {name}", voice=name) for name in wanted}
+    for each in utterances.values():
+        engine.core.push_text(each, TEXTS[0])
+    engine.run()
+    for name in utterances:
+        engine.core.remove_voice(name)
+    assert add(engine, guest) is None
+    assert engine.speak("guest", TEXTS, voice="guest").pcm == wanted["rms"]
+    for name, each in utterances.items():
+        engine.core.push_text(each, TEXTS[1])
+        engine.core.end_text(each)
+        engine.run()
+        assert alike(engine.heard[each].pcm, wanted[name])
+    engine.core.remove_voice("guest")
+
+
+def test_a_long_voice_that_nobody_waits_for_any_more_holds_up_no_short_one(stages: Stages) -> None:
+    own = stages.voices["rms"].voice
+    long = replace(own, name="long", speech_tokens=own.speech_tokens.repeat(2), mel=own.mel.repeat(2, 1))
+    engine = HandDrivenEngine(stages=replace(stages, voice_room=VoiceRoom((long.num_tokens,))))
+    assert add(engine, long) is None
+    for name in ("rms", "slt"):
+        assert isinstance(engine.speak(f"alone {name}", TEXTS, voice=name).end, Done)
+    engine.core._voices["slt"].flow_prompt.give_back(stages.flow)
+    speaking = engine.submit("speaking", voice="rms")
+    engine.core.push_text(speaking, "".join(TEXTS) * 8)
+    engine.core.end_text(speaking)
+    waiting = begun(engine, "waiting", "long")
+    engine.step()
+    short = begun(engine, "short", "slt")
+    engine.core.cancel(waiting, None)
+    while not engine.heard[short].end:
+        assert engine.step()
+    assert not engine.heard[speaking].end
+    engine.run()
+    engine.core.remove_voice("long")
+
+
 def test_a_voice_that_cannot_be_rendered_again_ends_who_waits_for_it_alone(
     stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,3 +173,14 @@ def test_who_waits_for_a_voice_is_in_nobodys_way() -> None:
     assert not desk.roster.is_room_short
     voiceless.voice.flow_prompt.rendered = "some blocks"
     assert desk.admitted() == [voiceless]
+
+
+def test_who_waits_for_a_voice_has_no_newcomer_refused() -> None:
+    desk = Desk(free=CONFIG.max_active_clauses)
+    for _ in range(2):  # so many may wait for room
+        desk.arrive(1, since_s=1.0).voice.flow_prompt.rendered = None
+    assert desk.admitted() == []
+    assert desk.admission.num_welcome == CONFIG.max_active_clauses
+    desk.arrive(1, since_s=2.0)
+    assert len(desk.admitted()) == 1
+    assert desk.admission.num_welcome == CONFIG.max_active_clauses - 1

@@ -82,6 +82,22 @@ async def test_a_process_speaks_whom_it_has_a_place_for_and_no_others() -> None:
         assert engine.stats().gauges["replica_utterances"] == 0
 
 
+async def test_a_process_has_no_room_for_a_newcomer_where_one_at_rest_has_come_back() -> None:
+    """At once, not when the process says so: else the newcomer would wait there, and not in line for any process."""
+    async with running(partial(FakeEngine, Script(max_utterances=1))) as listener:
+        engine = routed(listener)
+        utterance = listener.submit("u", text="hello")
+        engine.flush_text(utterance, "f")
+        await listener.until(utterance, AtRest)
+        await until(lambda: engine.room == 1)
+        engine.readmit(utterance)
+        assert engine.room == 0
+        with pytest.raises(Overloaded):
+            listener.submit("newcomer")
+        engine.cancel(utterance)
+        await listener.until_end(utterance)
+
+
 # --- lost -------------------------------------------------------------------------------------------------
 
 
