@@ -26,6 +26,7 @@ class Admission:
         self._roster = roster
         self._attempt = attempt
         self._num_releases = 0  # of the pipeline, when room was last given out to whoever waits
+        self._refused: Clause | None = None  # the first for which there was none then: others wait behind it
 
     def starts(self, now_s: float) -> Iterator[tuple[Utterance, Clause]]:
         """Clauses to begin, each before the next is asked for: the most urgent first, until there is no room.
@@ -36,8 +37,9 @@ class Admission:
         num_releases = self._pipeline.num_releases
         # Where no clause is active, no end of one would make room.
         is_open = num_releases > self._num_releases or not (self._roster.is_room_short and self._pipeline.num_active)
+        is_open |= self._refused is not None and not self._roster.is_waiting(self._refused)
         if is_open:
-            self._num_releases = num_releases
+            self._num_releases, self._refused = num_releases, None
         num_voiceless = 0
         for _, utterance, clause in self._roster.waiting(now_s, only_pressing=not is_open):
             if utterance.voice.flow_prompt.rendered is None:  # it is in nobody's way, and nobody's end helps it
@@ -46,6 +48,8 @@ class Admission:
                 continue
             has_room = self._attempt(utterance, self._pipeline.can_start, clause)
             if has_room is False:
+                if is_open:
+                    self._refused = clause
                 break
             if has_room:
                 yield utterance, clause

@@ -174,6 +174,11 @@ class Roster:
             map(self._waiting.__getitem__, keys), key=lambda each: urgency(each.view, now_s, self._crowd.limits)
         )
 
+    def is_waiting(self, clause: Clause) -> bool:
+        """For room, as of the last look."""
+        waiting = self._waiting.get(clause.utterance_key)
+        return waiting is not None and waiting.clause is clause
+
     @property
     def num_waiting(self) -> int:
         """For room, as of the last look."""

@@ -184,3 +184,13 @@ def test_who_waits_for_a_voice_has_no_newcomer_refused() -> None:
     desk.arrive(1, since_s=2.0)
     assert len(desk.admitted()) == 1
     assert desk.admission.num_welcome == CONFIG.max_active_clauses - 1
+
+
+def test_where_the_one_who_waited_for_room_has_gone_others_wait_for_no_end() -> None:
+    desk = Desk(free=2)
+    active = desk.arrive(1, since_s=1.0)
+    assert desk.admitted() == [active]
+    large, small = desk.arrive(2, since_s=2.0), desk.arrive(1, since_s=3.0)
+    assert desk.admitted() == []
+    desk.roster.remove(large)
+    assert desk.admitted() == [small]
