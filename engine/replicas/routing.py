@@ -227,10 +227,10 @@ class RoutingEngine:
 
     def _publish(self, event: EngineEvent) -> None:
         if isinstance(event, AtRest):
-            replica, num_chars = self._live[event.utterance_id]
-            if num_chars != event.num_chars:
-                return  # text has come since
-            replica.rest(event.utterance_id)
+            live = self._live.get(event.utterance_id)
+            if live is None or live[1] != event.num_chars:
+                return  # it has ended, or text has come since
+            live[0].rest(event.utterance_id)
         if isinstance(event, Done | Cancelled | Failed):
             self._live.pop(event.utterance_id, None)
         self._events.put_nowait(event)

@@ -98,6 +98,16 @@ async def test_a_process_has_no_room_for_a_newcomer_where_one_at_rest_has_come_b
         await listener.until_end(utterance)
 
 
+async def test_one_that_has_ended_does_not_rest() -> None:
+    """Its process may tell of rest in the moment in which all are given up."""
+    async with running(FakeEngine) as listener:
+        engine = routed(listener)
+        utterance = listener.submit("u", text="hello", end=True)
+        await listener.until_end(utterance)
+        engine._publish(AtRest(utterance, 5))
+        assert engine._events.empty()
+
+
 # --- lost -------------------------------------------------------------------------------------------------
 
 
