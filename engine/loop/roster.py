@@ -15,7 +15,7 @@ from voicegate.engine.loop.growth import Growth
 from voicegate.engine.loop.pipeline import Pipeline
 from voicegate.engine.loop.utterance import Utterance
 from voicegate.engine.policy.alarms import Alarms
-from voicegate.engine.policy.company import Crowd
+from voicegate.engine.policy.crowd import Crowd
 from voicegate.engine.policy.due import Due
 from voicegate.engine.policy.urgency import (
     Limits,

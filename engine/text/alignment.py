@@ -61,18 +61,14 @@ class WordTimes:
         self._last_share = 0  # of the last word that was told, while its clause is heard
         self._ends_ms: list[int] = []  # of those told, by what is known now: not before what was told
 
-    def expect(self, text: str, char_start: int) -> None:
-        """Of the clause whose words are told next: the greater part of that can be done before its sound is there."""
-        if text != self._text or char_start != self._char_start:
-            self._look_at(text, char_start)
-
     def tell(self, text: str, sound: Sound, *, char_start: int, num_letters: int) -> tuple[AlignedText, ...]:
         """The words that begin in what leaves now; with the last of a clause all that are left of it.
 
         `text` is the clause's as far as nothing that may follow makes other words of it; `char_start`: where it begins;
         `num_letters`: that it is said with (spoken_length).
         """
-        self.expect(text, char_start)
+        if text != self._text or char_start != self._char_start:
+            self._look_at(text, char_start)
         begin_ms = self._begin_ms(sound, num_letters)
         left_ms = self._left_ms(sound, begin_ms, num_letters)
         share, num_before = self._share_to_come, 0

@@ -5,10 +5,10 @@ A line a connection, unasked: no HTTP, and no key. It must not know who connects
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, cast
 
-from voicegate.gateway.server.entrance.accepting import listen, stop_accepting
-from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.entrance.accepting import open_port, stop_accepting
 from voicegate.gateway.server.status import Load, Status
 
 # Of all that a server has, what is free where its share of new sockets begins to fall. Higher -> the chance of who
@@ -24,14 +24,8 @@ class Agent:
 
     async def open(self, host: str, port: int) -> int:
         """Returns the port. Raises GatewayError."""
-        try:
-            self._server = await listen(lambda: _Teller(self._status), host, port)
-        except OSError as error:
-            reason = error.strerror or error
-            raise GatewayError(
-                f"cannot listen on {host}:{port} for agent-check: {reason}; choose another --agent-port"
-            ) from error
-        bound_port: int = self._server.sockets[0].getsockname()[1]
+        make = partial(_Teller, self._status)
+        self._server, bound_port = await open_port(make, host, port, purpose="agent-check", setting="--agent-port")
         return bound_port
 
     async def close(self) -> None:

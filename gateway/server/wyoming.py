@@ -17,9 +17,8 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.conversations.conversation import Conversation, new_session_id
 from voicegate.gateway.server.conversations.translation import DialectTranslator, translator_of
-from voicegate.gateway.server.entrance.accepting import listen, stop_accepting
+from voicegate.gateway.server.entrance.accepting import open_port, stop_accepting
 from voicegate.gateway.server.entrance.peers import owner_of, parse_address
-from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES, keep_kernel_buffer_small
 from voicegate.gateway.server.seldom import SeldomLog
@@ -86,14 +85,7 @@ class WyomingServer:
         def receive() -> asyncio.Protocol:
             return asyncio.StreamReaderProtocol(_BoundedReader(self._config.max_message_bytes), self._receive)
 
-        try:
-            self._server = await listen(receive, host, port)
-        except OSError as error:
-            reason = error.strerror or error
-            raise GatewayError(
-                f"cannot listen on {host}:{port} for Wyoming: {reason}; choose another --wyoming-port"
-            ) from error
-        bound_port: int = self._server.sockets[0].getsockname()[1]
+        self._server, bound_port = await open_port(receive, host, port, purpose="Wyoming", setting="--wyoming-port")
         return bound_port
 
     async def close(self) -> None:

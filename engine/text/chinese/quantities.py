@@ -47,10 +47,6 @@ _BEHIND_AMOUNT: Final = rf" ?(?P<sign>{_SIGN})(?![\dA-Za-z])"
 _SIDES: Final = {"N": "北纬", "S": "南纬", "E": "东经", "W": "西经"}
 
 
-def _without_commas(match: Match) -> str:
-    return match[0].replace(",", "")
-
-
 def _year(digits: str) -> str:
     return f"{say_digits(digits)}年"
 

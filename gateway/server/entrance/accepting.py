@@ -8,6 +8,8 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from voicegate.gateway.server.errors import GatewayError
+
 _EVERYWHERE: Final = "::"
 _BACKLOG: Final = 100  # asyncio's own
 
@@ -21,6 +23,21 @@ async def listen(
         return await loop.create_server(new_protocol, host, port, backlog=backlog)
     listening = socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=True)
     return await loop.create_server(new_protocol, sock=listening, backlog=backlog)
+
+
+async def open_port(
+    new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, purpose: str, setting: str
+) -> tuple[asyncio.Server, int]:
+    """A port beside the gateway's own, and its number. Raises GatewayError that names `purpose` and `setting`."""
+    try:
+        server = await listen(new_protocol, host, port)
+    except OSError as error:
+        reason = error.strerror or error
+        raise GatewayError(
+            f"cannot listen on {host}:{port} for {purpose}: {reason}; choose another {setting}"
+        ) from error
+    bound_port: int = server.sockets[0].getsockname()[1]
+    return server, bound_port
 
 
 async def stop_accepting(listening: Iterable[socket.socket]) -> None:

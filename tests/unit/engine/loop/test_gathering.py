@@ -13,7 +13,7 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.interface import Alignment, Done, SpeakingMode
 from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.loop.growth import Growth
-from voicegate.engine.policy.company import Crowd
+from voicegate.engine.policy.crowd import Crowd
 
 pytestmark = pytest.mark.unit
 
