@@ -18,11 +18,11 @@ PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 # Below tests/unit, and not in `make check`: kernels under Triton's interpreter, benches, checkpoints, whole engines,
 # files that start processes, and files that compute for seconds.
 SLOW := bench cli/test_doctor_as_start.py deploy/test_setup.py test_tiny_training.py engine/audio/test_encoder_*.py \
-	engine/checkpoint engine/disaggregated/test_hangs.py \
-	engine/llm/cuda engine/loading engine/loop/test_first_blocks.py engine/loop/test_heard_first.py \
-	engine/loop/test_other_family.py engine/loop/test_out_of_memory.py engine/loop/test_pipeline_lanes.py \
-	engine/loop/test_self_scheduling_llm.py engine/policy/test_scheduler_simulation.py \
-	engine/token2wav/*/cuda engine/token2wav/*/tensorrt engine/voices/test_maker.py
+	engine/checkpoint engine/backends/disaggregated/test_hangs.py \
+	engine/load engine/core/test_first_blocks.py engine/core/test_heard_first.py \
+	engine/core/test_other_family.py engine/core/test_out_of_memory.py engine/core/test_pipeline_lanes.py \
+	engine/core/test_self_scheduling_llm.py engine/core/policy/test_scheduler_simulation.py \
+	engine/*/cuda engine/backends/tensorrt engine/voices/test_maker.py
 
 # Whole or not at all: a folder that pip has filled by half would be taken for a whole one.
 define install-apart

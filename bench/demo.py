@@ -116,7 +116,7 @@ async def demo(options: argparse.Namespace) -> None:
     clock = Clock()
     clock.tell(f"loading the model in {tiny_model_dir()}")
     # They import torch, which takes a while itself.
-    from voicegate.engine.loading.progress import Lines  # noqa: PLC0415
+    from voicegate.engine.load.progress import Lines  # noqa: PLC0415
     from voicegate.gateway.cli.local import local_gateway  # noqa: PLC0415
     from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
 

@@ -23,6 +23,7 @@ from voicegate.bench.engine.__main__ import with_settings
 from voicegate.bench.word_errors import word_errors
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.core import EngineCore
 from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
@@ -33,9 +34,8 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.loading.build import load_stages, set_threads
-from voicegate.engine.loading.devices import resolved_for_device
-from voicegate.engine.loop.core import EngineCore
+from voicegate.engine.load.build import load_stages, set_threads
+from voicegate.engine.load.devices import resolved_for_device
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from voicegate.bench import environment, results_file
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.clause import Listing
+from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Listing
-from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 

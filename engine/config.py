@@ -100,7 +100,7 @@ class EngineConfig:
 
     # What runs the speech LLM. auto: cuda on a GPU (our kernels), torch on a CPU. tensorrt-llm: docs/adr/0035.
     llm_backend: str = "auto"  # of LLM_BACKENDS
-    # For tensorrt-llm alone; what each costs stands in llm/tensorrt_llm/config.py. The checkpoint that it loads,
+    # For tensorrt-llm alone; what each costs stands in backends/tensorrt_llm/config.py. The checkpoint that it loads,
     # written by `voicegate convert --merged-hf`.
     merged_hf_dir: Path | None = None
     tensorrt_llm_worker: bool = False  # its executor in a process of its own
@@ -143,7 +143,7 @@ class EngineConfig:
     # Lower -> a gap in the sound at a stall; higher -> a seam where the text would still have come in time.
     stall_lead_ms: int = 500
 
-    # Speaking while a sentence is written (incremental mode; policy/growth.py, docs/adr/0023): of the speech tokens
+    # Speaking while a sentence is written (core/policy/growth.py, docs/adr/0023): of the speech tokens
     # that the known words would take at the voice's pace, the share that may be made while more text follows. 0: what
     # `voicegate tune-voice` wrote into the voice's file, or 0.8 where it was not tuned.
     # Higher -> first sound sooner, and speech that drags where it outruns its text; lower -> later, and gaps.
@@ -167,7 +167,7 @@ class EngineConfig:
     voices_dir: Path | None = None
     # Voices beside those of the start whose prompts the flow's memory has room for at once, and the longest prompt that
     # they and the LLM's slots have room for: a second of it costs a flow block, or two, see above. Further
-    # voices take turns (loop/voice_shelf.py). Higher -> more and longer voices at once; lower -> more streams.
+    # voices take turns (core/voice_shelf.py). Higher -> more and longer voices at once; lower -> more streams.
     spare_voices: int = 2
     spare_voice_tokens: int = 250
 
@@ -182,7 +182,7 @@ class EngineConfig:
     # Higher -> fewer clauses at once; lower -> a clause may have to wait for memory in the middle.
     expected_tokens_per_text_token: int = 8
     # A listener who has less than this to play overtakes utterances that nobody has heard yet; on a GPU where few have
-    # work, with less than 80 ms at most (loop/limits.py).
+    # work, with less than 80 ms at most (core/limits.py).
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_ms: int = 150
     # The same while his next clause waits for room in the models, on a GPU 1 s. On a CPU lead_ms: slots are few there,

@@ -24,7 +24,7 @@ _WAITING = (
     "tests/browser/",
     "tests/integration/",
     "tests/unit/engine/audio/test_encoder_",
-    "tests/unit/engine/disaggregated/test_hangs.py",
+    "tests/unit/engine/backends/disaggregated/test_hangs.py",
 )
 _SHARE_THEIR_FIXTURES = "tests/packaging/"
 

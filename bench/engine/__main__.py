@@ -39,7 +39,7 @@ from voicegate.bench.engine.texts import Lengths
 from voicegate.bench.plain.llm import PlainLlmKind, has_transformers
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError, SpeakingMode
-from voicegate.engine.loading.devices import resolved_for_device
+from voicegate.engine.load.devices import resolved_for_device
 from voicegate.gateway.logs import configure_logs
 
 _STAGES: Final = "stages"

@@ -33,7 +33,7 @@ from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import Engine, SpeakingMode
-from voicegate.engine.loading.build import create_engine
+from voicegate.engine.load.build import create_engine
 from voicegate.gateway.logs import configure_logs
 
 _TINY: Final = environment.REPOSITORY / "models" / "tiny"

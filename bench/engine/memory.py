@@ -11,7 +11,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.loading.build import create_engine
+from voicegate.engine.load.build import create_engine
 
 # Small enough to load fast, large enough to be seen beside what an allocator rounds.
 _NUM_STREAMS: Final = 8

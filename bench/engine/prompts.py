@@ -26,8 +26,8 @@ from voicegate.bench.sentences import SHORT
 from voicegate.clients.bench.stats import summary
 from voicegate.engine.config import DEVICES, EngineConfig
 from voicegate.engine.interface import EngineError, SpeakingMode
-from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.devices import resolved_for_device
+from voicegate.engine.load.build import create_engine
+from voicegate.engine.load.devices import resolved_for_device
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.units import FRAMES_PER_TOKEN
 from voicegate.engine.voices.store import load_voices

@@ -26,9 +26,9 @@ from voicegate.bench.plain import system as plain
 from voicegate.bench.plain.llm import PlainLlmKind
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import Done, EngineError, SpeakingMode
-from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.devices import choose_device
-from voicegate.engine.loading.progress import Lines
+from voicegate.engine.load.build import create_engine
+from voicegate.engine.load.devices import choose_device
+from voicegate.engine.load.progress import Lines
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 

@@ -16,11 +16,11 @@ from voicegate.bench import sentences
 from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.core import EngineCore
+from voicegate.engine.core.stages import Stages
 from voicegate.engine.interface import AudioReady, Done, EngineEvent, Failed, UtteranceId, UtteranceRequest
-from voicegate.engine.loading.build import load_stages, set_threads
-from voicegate.engine.loading.devices import resolved_for_device
-from voicegate.engine.loop.core import EngineCore
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.load.build import load_stages, set_threads
+from voicegate.engine.load.devices import resolved_for_device
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 

@@ -24,8 +24,8 @@ from voicegate.bench import environment, results_file
 from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.engine.config import DEVICES, EngineConfig
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.progress import Lines
+from voicegate.engine.load.build import create_engine
+from voicegate.engine.load.progress import Lines
 from voicegate.gateway.logs import configure_logs
 
 STARTS: Final = ("cold", "warm")

@@ -13,9 +13,9 @@ from typing import Final
 from voicegate.bench.demo import tokens_of
 from voicegate.bench.sentences import EVERYDAY
 from voicegate.engine import units
+from voicegate.engine.core.clause import Listing
+from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Listing
-from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.model.config import StopRule
 from voicegate.engine.text.tokenizer import TextTokenizer
 

@@ -21,12 +21,12 @@ from voicegate.bench import environment, results_file
 from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.loading.build import load_stages, set_threads
-from voicegate.engine.loading.devices import resolved_for_device
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.core.stages import Stages
+from voicegate.engine.flow.backend import FlowStream
+from voicegate.engine.load.build import load_stages, set_threads
+from voicegate.engine.load.devices import resolved_for_device
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.token2wav.flow.backend import FlowStream
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob, VocoderStream
+from voicegate.engine.vocoder.backend import VocoderJob, VocoderStream
 from voicegate.engine.voices.store import load_voices
 
 _SHORTEST_TOKENS: Final = 76

@@ -31,9 +31,9 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.loading.build import create_engine, set_threads
-from voicegate.engine.loading.devices import choose_device
-from voicegate.engine.loading.progress import Lines
+from voicegate.engine.load.build import create_engine, set_threads
+from voicegate.engine.load.devices import choose_device
+from voicegate.engine.load.progress import Lines
 from voicegate.engine.model.config import ModelConfig
 from voicegate.gateway.cli.convert import TerminalProgress
 

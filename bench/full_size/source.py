@@ -24,9 +24,9 @@ from voicegate.engine.checkpoint.model_json import check_model_json, model_json
 from voicegate.engine.checkpoint.shapes import PARTS, expected_shapes
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, special_tokens
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
+from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
 from voicegate.engine.llm.model import HEAD, TEXT_TABLE, TIED_TEXT_HEAD
 from voicegate.engine.model.config import Family, ModelConfig
-from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 
 # Of the rule: f0 between 0 and 400 Hz, voiced and unvoiced; audio within its limits.

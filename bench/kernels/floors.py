@@ -10,10 +10,10 @@ from typing import Final
 
 from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine import units
+from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
+from voicegate.engine.flow.weights import CONV_GROUPS, CONV_TAPS, INPUT_PARTS
 from voicegate.engine.model.config import FlowConfig, LlmConfig, VocoderConfig
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
-from voicegate.engine.token2wav.flow.weights import CONV_GROUPS, CONV_TAPS, INPUT_PARTS
-from voicegate.engine.token2wav.vocoder.weights import F0_PREFIX, stage_rate, vocoder_shapes
+from voicegate.engine.vocoder.weights import F0_PREFIX, stage_rate, vocoder_shapes
 
 # The released model's sizes.
 FULL: Final = model_config(Sizes())

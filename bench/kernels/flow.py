@@ -15,19 +15,19 @@ from voicegate.bench.kernels.floors import flow_block, flow_kernels
 from voicegate.bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture, make_pool, random_state_dict
 from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms, host_ms
 from voicegate.engine import units
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.block_context import BlockRow
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
-from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.fused_attention import attend, attend_tile
-from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS, StepOps
-from voicegate.engine.token2wav.flow.cuda.solver import CudaSolve, CudaSolver
-from voicegate.engine.token2wav.flow.cuda.tensors import flow_tensors
-from voicegate.engine.token2wav.flow.estimator import EstimatorLayer
-from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockStream
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.block_context import BlockRow
+from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
+from voicegate.engine.flow.cuda.buffers import BatchView
+from voicegate.engine.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.flow.cuda.fused_attention import attend, attend_tile
+from voicegate.engine.flow.cuda.ops import STEP_OPS, StepOps
+from voicegate.engine.flow.cuda.solver import CudaSolve, CudaSolver
+from voicegate.engine.flow.cuda.tensors import flow_tensors
+from voicegate.engine.flow.estimator import EstimatorLayer
+from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.stream import BlockStream
 
 SECTIONS: Final = ("blocks", "alone", "kinds", "fp8", "float8_products", "precision")
 # Whole blocks that fill a bucket.

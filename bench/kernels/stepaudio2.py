@@ -14,15 +14,15 @@ from voicegate.bench.kernels.stepaudio2_model import (
 )
 from voicegate.bench.kernels.timing import DEVICE, device_ms
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
+from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkRow
+from voicegate.engine.families.stepaudio2.flow.passes import EulerStep, PlainStep
+from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import KERNEL_ROW_BUCKETS, BucketCaller, CallConfig
+from voicegate.engine.families.stepaudio2.vocoder.calls import CallRow
+from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
+from voicegate.engine.families.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
+from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes
 from voicegate.engine.model.config import VocoderConfig
-from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
-from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkRow
-from voicegate.engine.token2wav.stepaudio2.flow.passes import EulerStep, PlainStep
-from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import KERNEL_ROW_BUCKETS, BucketCaller, CallConfig
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import CallRow
-from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
-from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
-from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
 
 # With kernels of our own, as the engine runs them, and by torch's operations.
 SECTIONS: Final = ("flow", "flow_plain", "vocoder", "vocoder_plain")
@@ -79,7 +79,7 @@ def _vocoder(section: str, precision: str) -> dict[str, Any]:
 
 
 def kernel_caller(loaded: StepAudio2Vocoder, precision: str) -> BucketCaller:
-    from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.kernel_decoder import (  # noqa: PLC0415 - as below
+    from voicegate.engine.families.stepaudio2.vocoder.cuda.kernel_decoder import (  # noqa: PLC0415 - as below
         kernel_decoder,
     )
 
@@ -89,7 +89,7 @@ def kernel_caller(loaded: StepAudio2Vocoder, precision: str) -> BucketCaller:
 
 
 def fused_step(fixture: StepAudio2Fixture) -> EulerStep:
-    from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep  # noqa: PLC0415 - Triton is optional
+    from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep  # noqa: PLC0415 - Triton is optional
 
     return FusedStep(fixture.model, fixture.memory)
 
@@ -131,7 +131,7 @@ def flow(
 
 
 def fused_resblock() -> Resblock:
-    from voicegate.engine.token2wav.stepaudio2.vocoder.cuda import fused_resblock as fused  # noqa: PLC0415 - as above
+    from voicegate.engine.families.stepaudio2.vocoder.cuda import fused_resblock as fused  # noqa: PLC0415 - as above
 
     return fused.fused_resblock
 

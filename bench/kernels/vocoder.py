@@ -12,14 +12,14 @@ import torch
 from voicegate.bench.kernels.floors import Cost, total, vocoder_parts
 from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms
 from voicegate.bench.kernels.vocoder_model import BATCHES, FULL_SIZE, VocoderFixture
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.kernel_filter import KernelFilter
-from voicegate.engine.token2wav.vocoder.cuda.network import CudaNetwork
-from voicegate.engine.token2wav.vocoder.cuda.rows import Row
-from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
-from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.vocoder.cuda.kernel_filter import KernelFilter
+from voicegate.engine.vocoder.cuda.network import CudaNetwork
+from voicegate.engine.vocoder.cuda.rows import Row
+from voicegate.engine.vocoder.offline import OfflineVocoder
+from voicegate.engine.vocoder.plain_renderer import PlainRenderer
+from voicegate.engine.vocoder.runner import VocoderRunner
 
 _CPU: Final = torch.device("cpu")
 _NUM_RUNS: Final = 15

@@ -10,12 +10,12 @@ from voicegate.bench.kernels.floors import FULL
 from voicegate.bench.kernels.timing import DEVICE
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
-from voicegate.engine.token2wav.vocoder.model import VocoderModel
-from voicegate.engine.token2wav.vocoder.runner import Renderer, VocoderRunner
-from voicegate.engine.token2wav.vocoder.weights import F0_PREFIX, vocoder_shapes
+from voicegate.engine.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
+from voicegate.engine.vocoder.model import VocoderModel
+from voicegate.engine.vocoder.runner import Renderer, VocoderRunner
+from voicegate.engine.vocoder.weights import F0_PREFIX, vocoder_shapes
 
 FULL_SIZE: Final = FULL.vocoder
 BATCHES: Final = (1, 2, 4, 8, 16, 32)

@@ -14,6 +14,12 @@ import numpy.typing as npt
 from voicegate.bench.pace.writer import Piece
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.clause import Clause
+from voicegate.engine.core.core import EngineCore
+from voicegate.engine.core.policy.scheduler import Decision
+from voicegate.engine.core.speaking import Speaking
+from voicegate.engine.core.stages import Stages
+from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
@@ -26,12 +32,6 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.loop.clause import Clause
-from voicegate.engine.loop.core import EngineCore
-from voicegate.engine.loop.speaking import Speaking
-from voicegate.engine.loop.stages import Stages
-from voicegate.engine.loop.utterance import Utterance
-from voicegate.engine.policy.scheduler import Decision
 from voicegate.engine.units import SAMPLE_RATE_HZ
 
 # Of a run that hangs: a sentence is over in seconds.

@@ -11,7 +11,7 @@ from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loading.build import load_stages, set_threads
+from voicegate.engine.load.build import load_stages, set_threads
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.units import SAMPLE_RATE_HZ
 from voicegate.engine.voices.store import load_voices

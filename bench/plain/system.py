@@ -19,21 +19,21 @@ import torch
 from voicegate.bench.plain.llm import LeanLlm, PlainLlm, PlainLlmKind, TransformersLlm
 from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
+from voicegate.engine.core.clause import Listing
+from voicegate.engine.core.clause_feed import ClauseFeed
+from voicegate.engine.core.prompting import voice_prompt
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.flow.offline import render_offline
+from voicegate.engine.flow.prompt import load_prompt
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
-from voicegate.engine.loading.devices import choose_device
-from voicegate.engine.loop.clause import Listing
-from voicegate.engine.loop.clause_feed import ClauseFeed
-from voicegate.engine.loop.prompting import voice_prompt
+from voicegate.engine.load.devices import choose_device
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.offline import render_offline
-from voicegate.engine.token2wav.flow.prompt import load_prompt
-from voicegate.engine.token2wav.vocoder.model import VocoderModel
-from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
+from voicegate.engine.vocoder.model import VocoderModel
+from voicegate.engine.vocoder.offline import OfflineVocoder
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from voicegate.engine.device import lanes
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
+from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 
 # By rows: ADR 0012's us with its tiles of 2026-11-23, a fifth more from 20 rows on, as of a trace of 400 live streams
 # at 20 words a second, where a step had the device for itself (H200, a probe of that day: docs/adr/0048); up to 16 rows

@@ -22,26 +22,26 @@ from voicegate.bench.simulated.device import (
 )
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.policy.growth import UNTUNED_SHARE
+from voicegate.engine.core.stages import Stages
+from voicegate.engine.core.voice_shelf import ready_voice, voice_room
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.watcher import Waker
+from voicegate.engine.flow import chunking
+from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.block_context import BlockRow
+from voicegate.engine.flow.block_pool import BlockPool
+from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.stream import BlockStream
 from voicegate.engine.llm.backend import LlmTraits, NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
 from voicegate.engine.llm.stepped import takes_step_behind
-from voicegate.engine.loading.memory import first_blocks
-from voicegate.engine.loop.stages import Stages
-from voicegate.engine.loop.voice_shelf import ready_voice, voice_room
+from voicegate.engine.load.memory import first_blocks
 from voicegate.engine.model.config import FLOW_BLOCK_FRAMES, EstimatorConfig
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.policy.growth import UNTUNED_SHARE
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav.flow import chunking
-from voicegate.engine.token2wav.flow.block_context import BlockRow
-from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockStream
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.voice import Voice
 

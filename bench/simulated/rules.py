@@ -7,9 +7,9 @@ from types import ModuleType
 from typing import Final
 from unittest.mock import patch
 
-from voicegate.engine.loop import growth, limits, roster
-from voicegate.engine.policy import growth as growth_policy
-from voicegate.engine.policy import scheduler
+from voicegate.engine.core import growth, limits, roster
+from voicegate.engine.core.policy import growth as growth_policy
+from voicegate.engine.core.policy import scheduler
 
 # The constants of each, and the values with which it does nothing.
 RULES: Final[dict[str, tuple[tuple[ModuleType, str, float], ...]]] = {

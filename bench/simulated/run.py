@@ -19,6 +19,8 @@ from voicegate.clients.bench.stats import summary
 from voicegate.clients.python.timeline import Arrival, play
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.core import EngineCore
+from voicegate.engine.core.policy.scheduler import BeginBlocks, Decision
 from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
@@ -29,8 +31,6 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.loop.core import EngineCore
-from voicegate.engine.policy.scheduler import BeginBlocks, Decision
 
 # Socket, gateway and encoder: `alone:whole` of socket-h200.json above `first-audio` of engine-h200.json.
 _WIRE_S: Final = 0.002

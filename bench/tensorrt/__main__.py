@@ -22,19 +22,19 @@ import onnx
 import torch
 
 from voicegate.bench import environment, results_file
+from voicegate.engine.backends.tensorrt.flow.shape import ENGINE_SHAPES, FlowShape
+from voicegate.engine.backends.tensorrt.flow.step_graph import flow_step_model
+from voicegate.engine.backends.tensorrt.vocoder.filter_graph import filter_model
 from voicegate.engine.device.tensorrt import graph
 from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
 from voicegate.engine.device.tensorrt.lone_engine import LoneEngine
-from voicegate.engine.loading.vocoder_engines import filter_shapes
+from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
+from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.load.vocoder_engines import filter_shapes
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
-from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.tensorrt.shape import ENGINE_SHAPES, FlowShape
-from voicegate.engine.token2wav.flow.tensorrt.step_graph import flow_step_model
-from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.tensorrt.filter_graph import filter_model
-from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
+from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.vocoder.weights import load_vocoder_weights
 
 _CPU: Final = torch.device("cpu")
 _CUDA: Final = torch.device("cuda")
@@ -93,8 +93,8 @@ def measure_flow_steps(trt: Any) -> dict[str, Any]:
     """Alone, of many rows too."""
     from voicegate.bench.kernels.flow import block_ms  # noqa: PLC0415 - they need Triton
     from voicegate.bench.kernels.flow_model import FULL_SIZE, FlowFixture  # noqa: PLC0415
-    from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415
-    from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver  # noqa: PLC0415
+    from voicegate.engine.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415
+    from voicegate.engine.flow.cuda.solver import CudaSolver  # noqa: PLC0415
 
     fixture = FlowFixture()
     solver = CudaSolver(fixture.model, fixture.pool, FlowCudaConfig())
@@ -111,10 +111,10 @@ def measure_flow_steps(trt: Any) -> dict[str, Any]:
 def measure_flow_blocks(trt: Any) -> dict[str, Any]:
     """All Euler steps of a block or two, as the engine would run them."""
     from voicegate.bench.kernels.flow_model import FULL_SIZE, random_state_dict  # noqa: PLC0415 - beside the kernels
-    from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415
-    from voicegate.engine.token2wav.flow.cuda.trial import FlowTrial  # noqa: PLC0415
-    from voicegate.engine.token2wav.flow.tensorrt.check import FlowCheck  # noqa: PLC0415
-    from voicegate.engine.token2wav.flow.tensorrt.engines import FlowEngines  # noqa: PLC0415
+    from voicegate.engine.backends.tensorrt.flow.check import FlowCheck  # noqa: PLC0415
+    from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines  # noqa: PLC0415
+    from voicegate.engine.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415
+    from voicegate.engine.flow.cuda.trial import FlowTrial  # noqa: PLC0415
 
     state = random_state_dict(FULL_SIZE)
     model = FlowModel(FULL_SIZE, state, device=_CUDA, dtype=torch.bfloat16)
@@ -139,10 +139,10 @@ def measure_vocoder(trt: Any) -> dict[str, Any]:
     """Whole calls, as the engine would make them."""
     from voicegate.bench.kernels.floors import FULL  # noqa: PLC0415 - beside the GPU's kernels
     from voicegate.bench.kernels.vocoder_model import VocoderFixture  # noqa: PLC0415
-    from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer  # noqa: PLC0415
-    from voicegate.engine.token2wav.vocoder.cuda.trial import call_ms  # noqa: PLC0415
-    from voicegate.engine.token2wav.vocoder.tensorrt.check import FilterCheck  # noqa: PLC0415
-    from voicegate.engine.token2wav.vocoder.tensorrt.filter import TensorrtFilter  # noqa: PLC0415
+    from voicegate.engine.backends.tensorrt.vocoder.check import FilterCheck  # noqa: PLC0415
+    from voicegate.engine.backends.tensorrt.vocoder.filter import TensorrtFilter  # noqa: PLC0415
+    from voicegate.engine.vocoder.cuda.renderer import CudaRenderer  # noqa: PLC0415
+    from voicegate.engine.vocoder.cuda.trial import call_ms  # noqa: PLC0415
 
     fixture = VocoderFixture()
     shapes, max_streams = filter_shapes(FULL.vocoder, VOCODER), VOCODER.max_batch

@@ -13,9 +13,9 @@ import torch
 
 from voicegate.engine.checkpoint.progress import Progress
 from voicegate.engine.checkpoint.storage import Advance, Entry, Written, file_bytes, write_safetensors
-from voicegate.engine.token2wav.flow.euler import NOISE_FRAMES, upstream_noise
-from voicegate.engine.token2wav.vocoder.excitation import MAX_ROWS, upstream_excitation
+from voicegate.engine.flow.euler import NOISE_FRAMES, upstream_noise
 from voicegate.engine.units import NUM_MELS
+from voicegate.engine.vocoder.excitation import MAX_ROWS, upstream_excitation
 
 FLOW_NOISE_SHA256: Final = "584a26e6eaad944407a96c5999aaa5cd0a6a359309a841eade68bf805c072322"
 EXCITATION_SHA256: Final = "2f60f92217f65e9f2728d4e662f520432603d88e7a24f78666cc88bb76247f61"

@@ -9,14 +9,14 @@ from typing import Any, Final, assert_never
 import torch
 
 from voicegate.engine.checkpoint.errors import UnfitTensors
+from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
+from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes as stepaudio2_vocoder_shapes
+from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
 from voicegate.engine.llm.model import TIED_TEXT_HEAD, llm_shapes
 from voicegate.engine.model.config import Flow, FlowConfig, ModelConfig
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import Shape, shape_faults
-from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
-from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
-from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes as stepaudio2_vocoder_shapes
-from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
+from voicegate.engine.vocoder.weights import vocoder_shapes
 
 PARTS: Final = ("llm", "flow", "vocoder")
 

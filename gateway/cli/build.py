@@ -40,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     config = engine_config(from_environment(os.environ, {name: getattr(options, name) for name in _SETTINGS}))
     with extra_imports("server,tensorrt"):
-        from voicegate.engine.loading.engine_build import build_engines  # noqa: PLC0415 - torch, onnx
+        from voicegate.engine.load.engine_build import build_engines  # noqa: PLC0415 - torch, onnx
 
     built = build_engines(config, StartProgress(), is_forced=options.force)
     say(

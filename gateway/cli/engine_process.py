@@ -14,9 +14,9 @@ from typing import NoReturn
 import uvloop
 
 from voicegate.engine.interface import Engine
-from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.progress import Progress
-from voicegate.engine.replicas.engine_service import EXIT_FAILED, FrontGone, serve_engine
+from voicegate.engine.load.build import create_engine
+from voicegate.engine.load.progress import Progress
+from voicegate.engine.process.engine_service import EXIT_FAILED, FrontGone, serve_engine
 from voicegate.gateway.cli.replicas import EngineTask
 from voicegate.gateway.logs import configure_logs, get_logger
 

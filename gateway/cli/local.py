@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from voicegate.engine.interface import Engine
-from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.progress import SILENT, Progress
+from voicegate.engine.load.build import create_engine
+from voicegate.engine.load.progress import SILENT, Progress
 from voicegate.gateway.cli.engine_settings import engine_config
 from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.config import GatewayConfig

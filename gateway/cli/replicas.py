@@ -11,9 +11,9 @@ import msgspec
 from voicegate.engine.config import EngineConfig, distinct_names
 from voicegate.engine.cores import num_usable_cores
 from voicegate.engine.interface import Engine, EngineError
-from voicegate.engine.loading.progress import SILENT, Progress
-from voicegate.engine.replicas.routing import RoutingEngine
-from voicegate.engine.replicas.site import EngineProcess, Site, launched
+from voicegate.engine.load.progress import SILENT, Progress
+from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process.site import EngineProcess, Site, launched
 from voicegate.gateway.cli.engine_place import VISIBLE_DEVICES
 from voicegate.gateway.cli.engine_settings import engine_config
 from voicegate.gateway.config import CPU, GatewayConfig, LogFormat, LogLevel

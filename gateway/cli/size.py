@@ -132,8 +132,8 @@ def run(options: argparse.Namespace) -> int:
 def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
     with server_imports():
         from voicegate.engine.interface import EngineError  # noqa: PLC0415
-        from voicegate.engine.loading.devices import with_slots_for_all  # noqa: PLC0415 - torch
-        from voicegate.engine.loading.memory import (  # noqa: PLC0415
+        from voicegate.engine.load.devices import with_slots_for_all  # noqa: PLC0415 - torch
+        from voicegate.engine.load.memory import (  # noqa: PLC0415
             PROCESS_BYTES,
             gpu_memory,
             memory_apart,

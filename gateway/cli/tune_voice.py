@@ -121,7 +121,7 @@ def _language_of(transcript: str, default: str) -> str:
 def _measured(config: GatewayConfig, path: Path, texts: list[str], num_seeds: int) -> PaceFit:
     """Raises CommandError and EngineError."""
     with server_imports():
-        from voicegate.engine.loading.speaking_pace import measure_pace  # noqa: PLC0415 - imports torch
+        from voicegate.engine.load.speaking_pace import measure_pace  # noqa: PLC0415 - imports torch
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
         from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
 

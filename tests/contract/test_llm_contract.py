@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.self_scheduling import FULL, PLAIN, SelfSchedulingLlm
 from tests.support.tensorrt_llm.standin import Behaviour
+from tests.unit.engine.backends.tensorrt_llm.support import SmallModel, running
 from tests.unit.engine.llm.support import small_llm_config, small_state_dict
-from tests.unit.engine.llm.tensorrt_llm.support import SmallModel, running
 from voicegate.engine.device.lanes import HOST_LANE, Mark
 from voicegate.engine.llm.backend import (
     InvalidRequest,

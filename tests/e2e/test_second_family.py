@@ -21,7 +21,7 @@ from tests.unit.clients.deadline import deadline
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
 from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.checkpoint.options import Decoding
-from voicegate.engine.loading.build import create_engine
+from voicegate.engine.load.build import create_engine
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire

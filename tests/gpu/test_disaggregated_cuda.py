@@ -21,6 +21,8 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.polling import until
 from tests.support.stepaudio2_engine import write_model
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.worker import ThreadedEngine
+from voicegate.engine.flow.backend import FlowBackend
 from voicegate.engine.interface import (
     AudioFormat,
     Cancelled,
@@ -31,11 +33,9 @@ from voicegate.engine.interface import (
     SpeakingMode,
     UtteranceId,
 )
-from voicegate.engine.loading import build
-from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loading.devices import Devices
-from voicegate.engine.loop.worker import ThreadedEngine
-from voicegate.engine.token2wav.flow.backend import FlowBackend
+from voicegate.engine.load import build
+from voicegate.engine.load.build import create_engine
+from voicegate.engine.load.devices import Devices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")]
 

@@ -13,10 +13,10 @@ import torch
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard, shipped_stages
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.stages import Stages
 from voicegate.engine.interface import Cancelled, Done, SpeakingMode
 from voicegate.engine.llm.stepped import SteppedLlm
-from voicegate.engine.loading.build import load_stages
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 

@@ -16,12 +16,12 @@ import torch
 from tests.support.flow import drain, make_prompt, make_runner, make_tokens, offline, prepare_beside, render_ready
 from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.flow.cuda.ops import STEP_OPS, StepOps
+from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.ops import STEP_OPS, StepOps
-from voicegate.engine.token2wav.flow.runner import FlowRunner
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,21 +9,21 @@ import torch
 from tests.support import golden
 from tests.support.flow import make_prompt, make_tokens, render_ready
 from tests.support.tiny_engine import CONFIG
-from voicegate.engine.loading.engine_build import build_engines
-from voicegate.engine.loading.flow_build import FlowRecipe
-from voicegate.engine.loading.flow_model import load_flow_model
-from voicegate.engine.loading.progress import Lines
+from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines
+from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
+from voicegate.engine.flow.block_pool import BlockPool
+from voicegate.engine.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.flow.cuda.solver import CudaSolver
+from voicegate.engine.flow.cuda.trial import FlowTrial
+from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.flow.plain_solver import PlainSolver
+from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.stream import BlockSolver, BlockStream
+from voicegate.engine.load.engine_build import build_engines
+from voicegate.engine.load.flow_build import FlowRecipe
+from voicegate.engine.load.flow_model import load_flow_model
+from voicegate.engine.load.progress import Lines
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver
-from voicegate.engine.token2wav.flow.cuda.trial import FlowTrial
-from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.plain_solver import PlainSolver
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockSolver, BlockStream
-from voicegate.engine.token2wav.flow.tensorrt.engines import FlowEngines
-from voicegate.engine.token2wav.flow.tensorrt.shape import FlowShape
 
 pytest.importorskip("tensorrt", exc_type=ImportError)
 pytest.importorskip("onnx", exc_type=ImportError)

@@ -9,7 +9,7 @@ import torch
 from tests.contract.listener import Listener
 from tests.support.polling import until
 from voicegate.engine.interface import AudioFormat, Codec, Done, Failed, SpeakingMode
-from voicegate.engine.replicas.routing import RoutingEngine
+from voicegate.engine.process.routing import RoutingEngine
 from voicegate.gateway.cli.replicas import sites_of
 from voicegate.gateway.config import GatewayConfig
 

@@ -13,10 +13,10 @@ from tests.support.second_family import VOICES, config_of, write_second_family
 from tests.support.tiny_engine import HandDrivenEngine, Heard
 from voicegate.engine.checkpoint.options import Decoding
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.stages import Stages
 from voicegate.engine.interface import Done, SpeakingMode
-from voicegate.engine.loading.build import load_stages
-from voicegate.engine.loading.devices import resolved_for_device
-from voicegate.engine.loop.stages import Stages
+from voicegate.engine.load.build import load_stages
+from voicegate.engine.load.devices import resolved_for_device
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 

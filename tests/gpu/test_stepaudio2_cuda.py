@@ -26,24 +26,24 @@ from tests.support.stepaudio2 import (
 from tests.support.stepaudio2_engine import config_for, flow_of, stages_of, write_model
 from tests.support.tiny_engine import HandDrivenEngine
 from tests.support.vocoder_errors import log_spectrum_error, relative_error
-from tests.unit.engine.token2wav.stepaudio2.test_flow_runner import SCHEDULE, STREAMS, opened, tokens_of
-from tests.unit.engine.token2wav.stepaudio2.test_vocoder_streams import mel_of
+from tests.unit.engine.families.stepaudio2.test_flow_runner import SCHEDULE, STREAMS, opened, tokens_of
+from tests.unit.engine.families.stepaudio2.test_vocoder_streams import mel_of
 from voicegate.bench.kernels.stepaudio2_model import full_size_model
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig
+from voicegate.engine.families.stepaudio2.flow.chunking import ChunkSchedule, trimmed_context
+from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep
+from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import CallConfig
+from voicegate.engine.families.stepaudio2.vocoder.cuda.fused_resblock import fused_resblock
+from voicegate.engine.families.stepaudio2.vocoder.cuda.kernel_decoder import kernel_decoder
+from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
+from voicegate.engine.families.stepaudio2.vocoder.network import RowLengths
+from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes
 from voicegate.engine.interface import Done
-from voicegate.engine.loading.build import load_stages
+from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig
-from voicegate.engine.token2wav.stepaudio2.flow.chunking import ChunkSchedule, trimmed_context
-from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
-from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import CallConfig
-from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.fused_resblock import fused_resblock
-from voicegate.engine.token2wav.stepaudio2.vocoder.cuda.kernel_decoder import kernel_decoder
-from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
-from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths
-from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.voices.store import load_voices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]

@@ -11,10 +11,10 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow
-from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
-from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkRow, ChunkShape
-from voicegate.engine.token2wav.stepaudio2.flow.cuda.step import FusedStep
-from voicegate.engine.token2wav.stepaudio2.flow.passes import ChunkPasses, EulerStep, PlainStep
+from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
+from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkRow, ChunkShape
+from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep
+from voicegate.engine.families.stepaudio2.flow.passes import ChunkPasses, EulerStep, PlainStep
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

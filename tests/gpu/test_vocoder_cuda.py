@@ -13,16 +13,16 @@ import torch
 from tests.support import golden
 from tests.support.vocoder import feed_together, golden_model, offline, plain_runner
 from voicegate.engine import units
-from voicegate.engine.token2wav.vocoder.backend import (
+from voicegate.engine.vocoder.backend import (
     VocoderJob,
     VocoderStream,
     VocoderStreamsExhausted,
     VocoderStreamTooLong,
 )
-from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
-from voicegate.engine.token2wav.vocoder.model import VocoderModel
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
+from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
+from voicegate.engine.vocoder.model import VocoderModel
+from voicegate.engine.vocoder.runner import VocoderRunner
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,19 +12,19 @@ from tests.support import golden
 from tests.support.tiny_engine import CONFIG
 from tests.support.vocoder import feed_together, plain_runner
 from voicegate.engine import units
+from voicegate.engine.backends.tensorrt.vocoder.filter import TensorrtFilter
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.engine_build import build_engines
-from voicegate.engine.loading.progress import Lines
-from voicegate.engine.loading.usable_engines import usable_engines
-from voicegate.engine.loading.vocoder_build import VocoderRecipe
+from voicegate.engine.load.engine_build import build_engines
+from voicegate.engine.load.progress import Lines
+from voicegate.engine.load.usable_engines import usable_engines
+from voicegate.engine.load.vocoder_build import VocoderRecipe
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.vocoder.cuda.config import VocoderCudaConfig
-from voicegate.engine.token2wav.vocoder.cuda.renderer import CudaRenderer
-from voicegate.engine.token2wav.vocoder.cuda.trial import call_ms
-from voicegate.engine.token2wav.vocoder.model import VocoderModel
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
-from voicegate.engine.token2wav.vocoder.tensorrt.filter import TensorrtFilter
+from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
+from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
+from voicegate.engine.vocoder.cuda.trial import call_ms
+from voicegate.engine.vocoder.model import VocoderModel
+from voicegate.engine.vocoder.runner import VocoderRunner
 
 pytest.importorskip("tensorrt", exc_type=ImportError)
 pytest.importorskip("onnx", exc_type=ImportError)

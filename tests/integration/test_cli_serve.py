@@ -31,7 +31,7 @@ import sys
 import types
 from voicegate.engine.fake.engine import FakeEngine
 build = types.SimpleNamespace(create_engine=lambda _config, on_progress: FakeEngine())
-sys.modules["voicegate.engine.loading.build"] = build
+sys.modules["voicegate.engine.load.build"] = build
 from voicegate.gateway.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """
@@ -111,7 +111,7 @@ class Importing(types.ModuleType):
         print("importing", flush=True)
         while True:
             signal.pause()
-sys.modules["voicegate.engine.loading.build"] = Importing("build")
+sys.modules["voicegate.engine.load.build"] = Importing("build")
 from voicegate.gateway.cli.main import run
 os.getpid = lambda: 1
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -15,9 +15,9 @@ from tests.contract.listener import Listener
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.interface import AudioReady, Cancelled, Done, EngineError, Failed
-from voicegate.engine.replicas import crew
-from voicegate.engine.replicas.routing import RoutingEngine
-from voicegate.engine.replicas.site import Site, launched
+from voicegate.engine.process import crew
+from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process.site import Site, launched
 
 pytestmark = pytest.mark.integration
 
@@ -96,7 +96,7 @@ import asyncio, signal, sys
 import structlog
 from tests.contract.listener import Listener
 from tests.integration.test_engine_processes import pids, site
-from voicegate.engine.replicas.routing import RoutingEngine
+from voicegate.engine.process.routing import RoutingEngine
 
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 

@@ -13,8 +13,8 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.interface import Done
-from voicegate.engine.replicas import crew
-from voicegate.engine.replicas.routing import RoutingEngine
+from voicegate.engine.process import crew
+from voicegate.engine.process.routing import RoutingEngine
 from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.voice import save_pace
 from voicegate.gateway.cli.replicas import sites_of

@@ -16,13 +16,13 @@ from tests.support.hollow_stages import hollow
 from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.core.core import EngineCore
+from voicegate.engine.core.policy.scheduler import Decision
+from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Engine
-from voicegate.engine.loading.build import engine_info
-from voicegate.engine.loop.core import EngineCore
-from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
-from voicegate.engine.policy.scheduler import Decision
+from voicegate.engine.load.build import engine_info
 from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK
 from voicegate.protocol import messages as wire
 

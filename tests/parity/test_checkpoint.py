@@ -11,18 +11,18 @@ from tests.support.vocoder import golden_excitation
 from voicegate.engine import units
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.flow.offline import render_offline
+from voicegate.engine.flow.prompt import load_prompt
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.text.tokenizer import TextTokenizer
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.offline import render_offline
-from voicegate.engine.token2wav.flow.prompt import load_prompt
-from voicegate.engine.token2wav.vocoder.model import VocoderModel
-from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
+from voicegate.engine.vocoder.model import VocoderModel
+from voicegate.engine.vocoder.offline import OfflineVocoder
 
 pytestmark = pytest.mark.parity
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.support.flow import make_runner, offline
 from tests.support.golden import load_arrays
 from tests.support.vocoder import golden_model, plain_runner
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.stretch import MelStretch
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.stretch import MelStretch
 
 pytestmark = pytest.mark.parity
 

@@ -14,6 +14,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
 from voicegate.engine.audio.head_start import HeadStarts
+from voicegate.engine.core.worker import ThreadedEngine
 from voicegate.engine.interface import (
     AudioReady,
     Cancelled,
@@ -26,8 +27,7 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.loading.build import create_engine
-from voicegate.engine.loop.worker import ThreadedEngine
+from voicegate.engine.load.build import create_engine
 
 pytestmark = pytest.mark.parity
 

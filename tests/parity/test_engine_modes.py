@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
+from voicegate.engine.core import clause_feed
+from voicegate.engine.core.prompting import voice_prompt
+from voicegate.engine.core.stages import ReadyVoice, Stages, VoicePrompt
+from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
-from voicegate.engine.loop import clause_feed
-from voicegate.engine.loop.prompting import voice_prompt
-from voicegate.engine.loop.stages import ReadyVoice, Stages, VoicePrompt
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
 
 pytestmark = pytest.mark.parity
 

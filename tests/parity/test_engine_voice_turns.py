@@ -10,9 +10,9 @@ import pytest
 from tests.parity.test_engine_voices import add
 from tests.support.stepaudio2_engine import stages_of, write_model
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, stages_with_room_for, tiny_stages
+from voicegate.engine.core.stages import Stages, VoiceRoom
 from voicegate.engine.interface import Done, Failed, Overloaded, SpeakingMode, UtteranceId
-from voicegate.engine.loading.build import load_stages
-from voicegate.engine.loop.stages import Stages, VoiceRoom
+from voicegate.engine.load.build import load_stages
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
+from voicegate.engine.core.stages import ReadyVoice, Stages, VoiceRoom
+from voicegate.engine.core.voice_shelf import voice_room
 from voicegate.engine.interface import Done, EngineError, VoiceRefused
-from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
-from voicegate.engine.loop.voice_shelf import voice_room
 from voicegate.engine.voices.voice import Voice
 
 pytestmark = pytest.mark.parity

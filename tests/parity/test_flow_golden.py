@@ -20,18 +20,18 @@ from tests.support.flow import (
     render_ready,
 )
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.block_context import BlockContext, BlockRow
+from voicegate.engine.flow.block_pool import BlockPool
+from voicegate.engine.flow.estimator import Estimator
+from voicegate.engine.flow.euler import euler_step
+from voicegate.engine.flow.modulation import time_embedding
+from voicegate.engine.flow.offline import WholeSequence
+from voicegate.engine.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
+from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.weights import ESTIMATOR_PREFIX
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.block_context import BlockContext, BlockRow
-from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.estimator import Estimator
-from voicegate.engine.token2wav.flow.euler import euler_step
-from voicegate.engine.token2wav.flow.modulation import time_embedding
-from voicegate.engine.token2wav.flow.offline import WholeSequence
-from voicegate.engine.token2wav.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.weights import ESTIMATOR_PREFIX
 
 pytestmark = pytest.mark.parity
 

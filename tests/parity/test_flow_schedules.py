@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.flow import make_prompt, make_runner, make_tokens, render_alone
-from voicegate.engine.token2wav.flow.backend import BatchesExhausted, BlocksExhausted
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockStream
+from voicegate.engine.flow.backend import BatchesExhausted, BlocksExhausted
+from voicegate.engine.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.flow.stream import BlockBatch, BlockStream
 
 pytestmark = pytest.mark.parity
 

@@ -18,11 +18,11 @@ from tests.support.flow import (
     render_alone,
     render_ready,
 )
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.chunking import FirstBlocks
-from voicegate.engine.token2wav.flow.offline import render_offline
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockStream
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.chunking import FirstBlocks
+from voicegate.engine.flow.offline import render_offline
+from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.stream import BlockStream
 
 pytestmark = pytest.mark.parity
 

@@ -13,16 +13,16 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2_engine import config_for, flow_of, stages_of, with_memory, write_model
 from tests.support.tiny_engine import HandDrivenEngine, Heard
 from voicegate.engine import units
+from voicegate.engine.core.stages import ReadyVoice, Stages, VoiceRoom
+from voicegate.engine.families.stepaudio2.flow.stream import ChunkPrompt, ChunkStream
 from voicegate.engine.interface import Alignment, Cancelled, Done, EngineError, SpeakingMode, UtteranceId
-from voicegate.engine.loading.build import load_engine
-from voicegate.engine.loading.devices import open_device
-from voicegate.engine.loading.progress import SILENT
-from voicegate.engine.loading.runners import load_flow
-from voicegate.engine.loading.startup import ModelStart
-from voicegate.engine.loop.stages import ReadyVoice, Stages, VoiceRoom
+from voicegate.engine.load.build import load_engine
+from voicegate.engine.load.devices import open_device
+from voicegate.engine.load.progress import SILENT
+from voicegate.engine.load.runners import load_flow
+from voicegate.engine.load.startup import ModelStart
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkPrompt, ChunkStream
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.backend import VocoderJob
 
 pytestmark = pytest.mark.unit
 

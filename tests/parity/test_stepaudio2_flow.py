@@ -16,16 +16,16 @@ from tests.support.stepaudio2 import (
     load_arrays,
     normal,
 )
-from voicegate.engine.token2wav.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkRow, ChunkShape, Tails
-from voicegate.engine.token2wav.stepaudio2.flow.chunking import trimmed_context
-from voicegate.engine.token2wav.stepaudio2.flow.context import MemoryEncoderContext, MemoryFrameContext
-from voicegate.engine.token2wav.stepaudio2.flow.encoder import relative_positions
-from voicegate.engine.token2wav.stepaudio2.flow.estimator import Estimator
-from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory, Places
-from voicegate.engine.token2wav.stepaudio2.flow.modulation import modulation_of, time_embedding
-from voicegate.engine.token2wav.stepaudio2.flow.passes import ChunkPasses
-from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream
-from voicegate.engine.token2wav.stepaudio2.flow.weights import ESTIMATOR_PREFIX, below
+from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkRow, ChunkShape, Tails
+from voicegate.engine.families.stepaudio2.flow.chunking import trimmed_context
+from voicegate.engine.families.stepaudio2.flow.context import MemoryEncoderContext, MemoryFrameContext
+from voicegate.engine.families.stepaudio2.flow.encoder import relative_positions
+from voicegate.engine.families.stepaudio2.flow.estimator import Estimator
+from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory, Places
+from voicegate.engine.families.stepaudio2.flow.modulation import modulation_of, time_embedding
+from voicegate.engine.families.stepaudio2.flow.passes import ChunkPasses
+from voicegate.engine.families.stepaudio2.flow.stream import ChunkStream
+from voicegate.engine.families.stepaudio2.flow.weights import ESTIMATOR_PREFIX, below
 
 pytestmark = pytest.mark.unit
 

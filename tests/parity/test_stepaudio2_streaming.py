@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tests.support.stepaudio2 import golden_flow, golden_prompt, golden_vocoder, load_arrays, source_noise
-from voicegate.engine.token2wav.stepaudio2.flow.chunking import trimmed_context
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import OVERLAP_SAMPLES
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
+from voicegate.engine.families.stepaudio2.flow.chunking import trimmed_context
+from voicegate.engine.families.stepaudio2.vocoder.calls import OVERLAP_SAMPLES
+from voicegate.engine.vocoder.backend import VocoderJob
 
 pytestmark = pytest.mark.unit
 

@@ -15,9 +15,9 @@ from tests.support.stepaudio2 import (
     vocoder_state,
 )
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.vocoder.network import RowLengths, StepAudio2Network
+from voicegate.engine.families.stepaudio2.vocoder.weights import load_vocoder_weights, vocoder_shapes
 from voicegate.engine.model.model_json import vocoder_config
-from voicegate.engine.token2wav.stepaudio2.vocoder.network import RowLengths, StepAudio2Network
-from voicegate.engine.token2wav.stepaudio2.vocoder.weights import load_vocoder_weights, vocoder_shapes
 
 pytestmark = pytest.mark.unit
 

@@ -9,12 +9,12 @@ from tests.support.vocoder import CPU, golden_excitation, golden_model, offline_
 from voicegate.engine import units
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-from voicegate.engine.token2wav.vocoder.model import VocoderModel
-from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
-from voicegate.engine.token2wav.vocoder.source import HarmonicSource
-from voicegate.engine.token2wav.vocoder.weights import load_vocoder_weights
+from voicegate.engine.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.model import VocoderModel
+from voicegate.engine.vocoder.offline import OfflineVocoder
+from voicegate.engine.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.source import HarmonicSource
+from voicegate.engine.vocoder.weights import load_vocoder_weights
 
 pytestmark = pytest.mark.parity
 

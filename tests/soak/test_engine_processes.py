@@ -13,8 +13,8 @@ from tests.integration.test_engine_processes import pids, site
 from tests.soak.keeping import Keep
 from tests.support.polling import until
 from voicegate.engine.interface import EngineStopped, ListenerReport, Overloaded, UtteranceId
-from voicegate.engine.replicas import crew
-from voicegate.engine.replicas.routing import RoutingEngine
+from voicegate.engine.process import crew
+from voicegate.engine.process.routing import RoutingEngine
 
 pytestmark = [pytest.mark.integration, pytest.mark.soak]
 

@@ -10,16 +10,16 @@ from tests.support.hollow_stages import Hollow, HollowRunner, hollow
 from tests.support.stuck_lane import StuckLane
 from tests.support.tiny_engine import CONFIG, PCM, Heard
 from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.core import EngineCore
+from voicegate.engine.core.stages import Stages
+from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.device.watcher import Waker
-from voicegate.engine.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import EngineEvent, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.stepped import SteppedLlm
-from voicegate.engine.loading.build import engine_info
-from voicegate.engine.loop.core import EngineCore
-from voicegate.engine.loop.stages import Stages
-from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
+from voicegate.engine.load.build import engine_info
 from voicegate.engine.model.model_json import load_model_config
 
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 import torch
 
 from tests.support.golden import golden_state_dict, tiny_config
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.block_pool import BlockPool
+from voicegate.engine.flow.chunking import FirstBlocks
+from voicegate.engine.flow.cuda.config import FlowCudaConfig
+from voicegate.engine.flow.euler import upstream_noise
+from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.flow.offline import render_offline
+from voicegate.engine.flow.plain_solver import PlainSolver
+from voicegate.engine.flow.prompt import BlockPrompt, load_prompt
+from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.stream import BlockBatch, BlockSolver, BlockStream
 from voicegate.engine.model.config import EstimatorConfig, FlowConfig
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.chunking import FirstBlocks
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.token2wav.flow.euler import upstream_noise
-from voicegate.engine.token2wav.flow.model import FlowModel
-from voicegate.engine.token2wav.flow.offline import render_offline
-from voicegate.engine.token2wav.flow.plain_solver import PlainSolver
-from voicegate.engine.token2wav.flow.prompt import BlockPrompt, load_prompt
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockBatch, BlockSolver, BlockStream
 
 if TYPE_CHECKING:
-    from voicegate.engine.token2wav.flow.cuda.ops import StepOps
-    from voicegate.engine.token2wav.flow.tensorrt.engines import FlowEngines
+    from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines
+    from voicegate.engine.flow.cuda.ops import StepOps
 
 CPU = torch.device("cpu")
 # Of two correct implementations of the golden modules: 1.2e-6 was seen (tests/golden/cosyvoice3/README.md).
@@ -100,8 +100,8 @@ def make_runner(
         solver = PlainSolver(model, pool, max_streams=max_streams)
     else:
         from tests.support.flow_reference import FLOAT8_REFERENCE_OPS, REFERENCE_OPS
-        from voicegate.engine.token2wav.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS
-        from voicegate.engine.token2wav.flow.cuda.solver import CudaSolver
+        from voicegate.engine.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS
+        from voicegate.engine.flow.cuda.solver import CudaSolver
 
         float8_ops = FLOAT8_STEP_OPS if ops is STEP_OPS else FLOAT8_REFERENCE_OPS
         solver = CudaSolver(model, pool, cuda, ops=ops or REFERENCE_OPS, float8_ops=float8_ops, engines=engines)

@@ -9,15 +9,15 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from voicegate.engine.token2wav.flow.block_pool import CFG_HALVES
-from voicegate.engine.token2wav.flow.chunking import FRAMES_PER_BLOCK
-from voicegate.engine.token2wav.flow.cuda import buffers
-from voicegate.engine.token2wav.flow.cuda.buffers import BatchView
-from voicegate.engine.token2wav.flow.cuda.ops import StepOps
-from voicegate.engine.token2wav.flow.cuda.tensors import FlowTensors
-from voicegate.engine.token2wav.flow.estimator import CONV_HISTORY, NORM_EPS, causal_conv, mish, rotate
-from voicegate.engine.token2wav.flow.euler import guide
-from voicegate.engine.token2wav.flow.weights import CONV_GROUPS
+from voicegate.engine.flow.block_pool import CFG_HALVES
+from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
+from voicegate.engine.flow.cuda import buffers
+from voicegate.engine.flow.cuda.buffers import BatchView
+from voicegate.engine.flow.cuda.ops import StepOps
+from voicegate.engine.flow.cuda.tensors import FlowTensors
+from voicegate.engine.flow.estimator import CONV_HISTORY, NORM_EPS, causal_conv, mish, rotate
+from voicegate.engine.flow.euler import guide
+from voicegate.engine.flow.weights import CONV_GROUPS
 
 
 def embed(tensors: FlowTensors, batch: BatchView, hidden: torch.Tensor) -> None:

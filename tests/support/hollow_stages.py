@@ -13,24 +13,24 @@ import torch
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine import units
+from voicegate.engine.core.prompting import voice_prompt
+from voicegate.engine.core.stages import ReadyVoice, Stages, VoicePrompt, VoiceRoom
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import HOST_LANE
+from voicegate.engine.flow import chunking
+from voicegate.engine.flow.backend import FlowPrompt
+from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.block_context import BlockRow
+from voicegate.engine.flow.block_pool import BlockPool
+from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.stream import BlockStream
 from voicegate.engine.llm.backend import NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
 from voicegate.engine.llm.stepped import SteppedLlm
-from voicegate.engine.loop.prompting import voice_prompt
-from voicegate.engine.loop.stages import ReadyVoice, Stages, VoicePrompt, VoiceRoom
 from voicegate.engine.model.config import EstimatorConfig, ModelConfig
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.token2wav.flow import chunking
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.flow.block_context import BlockRow
-from voicegate.engine.token2wav.flow.block_pool import BlockPool
-from voicegate.engine.token2wav.flow.runner import FlowRunner
-from voicegate.engine.token2wav.flow.stream import BlockStream
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.voices.voice import Voice
 
 TOKENS_PER_TEXT_TOKEN = 4

@@ -14,21 +14,21 @@ import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from tests.support.tiny_engine import CONFIG, tiny_stages
 from voicegate.engine import units
+from voicegate.engine.core.stages import Stages, VoiceRoom
+from voicegate.engine.core.voice_shelf import ready_voice
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE, Capturable
 from voicegate.engine.device.lanes import HOST_LANE
-from voicegate.engine.llm.stepped import SteppedLlm
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.loop.stages import Stages, VoiceRoom
-from voicegate.engine.loop.voice_shelf import ready_voice
-from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.policy.batch_size import BatchSize
-from voicegate.engine.token2wav.flow.backend import (
+from voicegate.engine.flow.backend import (
     BlocksExhausted,
     FlowPrompt,
     StreamsExhausted,
     rendered_whole,
 )
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob, VocoderStream, VocoderStreamsExhausted
+from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.model.weights import load_state_dict
+from voicegate.engine.vocoder.backend import VocoderJob, VocoderStream, VocoderStreamsExhausted
 
 LOOKAHEAD_TOKENS = 2
 CHUNK_TOKENS = (4, 8, 16)  # and 16 ever after

@@ -12,10 +12,10 @@ from tests.contract.listener import Listener
 from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import Engine
-from voicegate.engine.replicas import backoff, crew, engine_service
-from voicegate.engine.replicas.engine_service import EXIT_FAILED, FrontGone, serve_engine
-from voicegate.engine.replicas.routing import RoutingEngine
-from voicegate.engine.replicas.site import Site
+from voicegate.engine.process import backoff, crew, engine_service
+from voicegate.engine.process.engine_service import EXIT_FAILED, FrontGone, serve_engine
+from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process.site import Site
 
 KILLED = -9
 

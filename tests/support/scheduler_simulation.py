@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from tests.support.scheduling import decide
 from voicegate.engine import units
-from voicegate.engine.policy.scheduler import AdvanceBatch, BeginBlocks, Intake, LlmStep
-from voicegate.engine.policy.urgency import Limits, StreamView
-from voicegate.engine.token2wav.flow.chunking import TOKENS_PER_BLOCK
+from voicegate.engine.core.policy.scheduler import AdvanceBatch, BeginBlocks, Intake, LlmStep
+from voicegate.engine.core.policy.urgency import Limits, StreamView
+from voicegate.engine.flow.chunking import TOKENS_PER_BLOCK
 
 EULER_STEPS = 10
 FIRST_BLOCK_TOKENS = 10  # the rest of it is the prompt's

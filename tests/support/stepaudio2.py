@@ -15,26 +15,26 @@ import torch
 
 from tests.support.golden import GOLDEN_DIR, name_keyed_generator
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
+from voicegate.engine.families.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
+from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
+from voicegate.engine.families.stepaudio2.flow.model import StepAudio2Flow
+from voicegate.engine.families.stepaudio2.flow.passes import EulerStep
+from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
+from voicegate.engine.families.stepaudio2.flow.runner import StepAudio2FlowRunner
+from voicegate.engine.families.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
+from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes
+from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
+from voicegate.engine.families.stepaudio2.vocoder.calls import Caller, Decode, PlainCaller
+from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
+from voicegate.engine.families.stepaudio2.vocoder.renderer import OverlapRenderer
+from voicegate.engine.families.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
+from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes
+from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.model.model_json import vocoder_config
 from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig, stepaudio2_flow_config
-from voicegate.engine.token2wav.flow.backend import FlowPrompt
-from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
-from voicegate.engine.token2wav.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
-from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
-from voicegate.engine.token2wav.stepaudio2.flow.model import StepAudio2Flow
-from voicegate.engine.token2wav.stepaudio2.flow.passes import EulerStep
-from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
-from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
-from voicegate.engine.token2wav.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
-from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
-from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
-from voicegate.engine.token2wav.stepaudio2.vocoder.calls import Caller, Decode, PlainCaller
-from voicegate.engine.token2wav.stepaudio2.vocoder.model import StepAudio2Vocoder
-from voicegate.engine.token2wav.stepaudio2.vocoder.renderer import OverlapRenderer
-from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
-from voicegate.engine.token2wav.stepaudio2.vocoder.weights import vocoder_shapes
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.runner import VocoderRunner
 
 CPU = torch.device("cpu")
 STEPAUDIO2_DIR = GOLDEN_DIR / "stepaudio2_dit"

@@ -16,16 +16,16 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2 import flow_state, tiny_section, vocoder_state
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.loading.build import load_stages
-from voicegate.engine.loop.stages import Stages
-from voicegate.engine.loop.voice_shelf import ready_voice
+from voicegate.engine.core.stages import Stages
+from voicegate.engine.core.voice_shelf import ready_voice
+from voicegate.engine.families.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
+from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
+from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
+from voicegate.engine.families.stepaudio2.flow.runner import StepAudio2FlowRunner
+from voicegate.engine.families.stepaudio2.flow.stream import StreamRules
+from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.config import Family
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.token2wav.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
-from voicegate.engine.token2wav.stepaudio2.flow.memory import FlowMemory
-from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
-from voicegate.engine.token2wav.stepaudio2.flow.runner import StepAudio2FlowRunner
-from voicegate.engine.token2wav.stepaudio2.flow.stream import StreamRules
 from voicegate.engine.voices.store import load_voices
 
 

@@ -12,6 +12,10 @@ from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.core import EngineCore
+from voicegate.engine.core.stages import Stages, VoiceRoom
+from voicegate.engine.core.voice_shelf import ready_voice
+from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.device.watcher import Waker
@@ -30,11 +34,7 @@ from voicegate.engine.interface import (
 from voicegate.engine.llm.backend import LlmBackend, OneAtATime, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import FinishedStep, LaunchedStep, LlmRunner
 from voicegate.engine.llm.stepped import SteppedLlm
-from voicegate.engine.loading.build import engine_info, load_stages
-from voicegate.engine.loop.core import EngineCore
-from voicegate.engine.loop.stages import Stages, VoiceRoom
-from voicegate.engine.loop.voice_shelf import ready_voice
-from voicegate.engine.loop.worker import LoadedEngine, ThreadedEngine
+from voicegate.engine.load.build import engine_info, load_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.store import load_voices

@@ -8,11 +8,11 @@ import torch
 
 from tests.support import golden
 from voicegate.engine.model.config import VocoderConfig
-from voicegate.engine.token2wav.vocoder.backend import VocoderJob
-from voicegate.engine.token2wav.vocoder.model import VocoderModel
-from voicegate.engine.token2wav.vocoder.offline import OfflineVocoder
-from voicegate.engine.token2wav.vocoder.plain_renderer import PlainRenderer
-from voicegate.engine.token2wav.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.backend import VocoderJob
+from voicegate.engine.vocoder.model import VocoderModel
+from voicegate.engine.vocoder.offline import OfflineVocoder
+from voicegate.engine.vocoder.plain_renderer import PlainRenderer
+from voicegate.engine.vocoder.runner import VocoderRunner
 
 CPU = torch.device("cpu")
 # Every kind of layer, and few taps: the interpreter takes a millisecond for each step of a product.

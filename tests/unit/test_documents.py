@@ -34,7 +34,7 @@ def test_every_path_leads_somewhere(document: str) -> None:
 
 
 def test_a_path_that_leads_nowhere_is_found() -> None:
-    assert not is_there("loop/gone.py")
+    assert not is_there("core/gone.py")
     assert not is_there("gone/")
 
 

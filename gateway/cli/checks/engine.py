@@ -51,7 +51,7 @@ def _check_gpu(config: GatewayConfig, wanted: WantedDevices) -> Iterator[Finding
     try:
         import torch  # noqa: PLC0415 - as above
 
-        from voicegate.engine.loading.devices import NO_TRITON  # noqa: PLC0415
+        from voicegate.engine.load.devices import NO_TRITON  # noqa: PLC0415
     except ImportError as error:
         yield _not_importable(Level.FAIL, "engine", error)
         return
@@ -85,7 +85,7 @@ def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> 
     import torch  # noqa: PLC0415 - as above
 
     from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
-    from voicegate.engine.loading.memory import gpu_memory, memory_apart, spare_room, with_layouts_that_fit  # noqa: PLC0415
+    from voicegate.engine.load.memory import gpu_memory, memory_apart, spare_room, with_layouts_that_fit  # noqa: PLC0415
     from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
 
     free_bytes, total_bytes = torch.cuda.mem_get_info(number)
@@ -125,8 +125,8 @@ def check_tensorrt_llm(config: GatewayConfig) -> Finding:
         return Finding(Level.FAIL, "tensorrt", "it needs a checkpoint: --merged-hf-dir")
     try:
         from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
-        from voicegate.engine.loading import llm  # noqa: PLC0415
-        from voicegate.engine.loading.devices import choose_device, named_device  # noqa: PLC0415
+        from voicegate.engine.load import llm  # noqa: PLC0415
+        from voicegate.engine.load.devices import choose_device, named_device  # noqa: PLC0415
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
     except (ImportError, OSError) as error:
         return _not_importable(Level.FAIL, "engine", error)
@@ -156,8 +156,8 @@ def _check_engines_of(part: str, config: GatewayConfig, model: "ModelConfig", *,
     subject, unusable = f"{part} engines", Level.FAIL if is_wanted else Level.WARN
     try:
         from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
-        from voicegate.engine.loading.devices import choose_device  # noqa: PLC0415
-        from voicegate.engine.loading.usable_engines import usable_engines  # noqa: PLC0415
+        from voicegate.engine.load.devices import choose_device  # noqa: PLC0415
+        from voicegate.engine.load.usable_engines import usable_engines  # noqa: PLC0415
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
     except (ImportError, OSError) as error:
         return _not_importable(unusable, subject, error)

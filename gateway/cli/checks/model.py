@@ -27,7 +27,7 @@ def check_model(model_dir: Path, voices_dir: Path | None = None, *, has_own_llm:
         return
     yield Finding(Level.OK, "model", f"{model.name} in {model_dir}")
     try:
-        from voicegate.engine.loading.files import load_tokenizer, load_weights, stored_noise  # noqa: PLC0415 - torch
+        from voicegate.engine.load.files import load_tokenizer, load_weights, stored_noise  # noqa: PLC0415 - torch
     except (ImportError, OSError) as error:
         yield Finding(Level.WARN, "files", f"the model's files and voices are not looked at: {error}")
         return
@@ -58,7 +58,7 @@ def _file(part: str, describe: Callable[[str], str]) -> Finding:
 def _check_voices(
     model_dir: Path, voices_dir: Path | None, model: ModelConfig, tokenizer: "TextTokenizer | None"
 ) -> Iterator[Finding]:
-    from voicegate.engine.loading.start_voices import default_of  # noqa: PLC0415 - as above
+    from voicegate.engine.load.start_voices import default_of  # noqa: PLC0415 - as above
     from voicegate.engine.voices.store import Found, find_voices  # noqa: PLC0415
 
     found: dict[str, Found] = {}
@@ -73,7 +73,7 @@ def _check_voices(
 
 
 def _check_voice(found: "Found", model: ModelConfig, tokenizer: "TextTokenizer | None", *, is_default: bool) -> Finding:
-    from voicegate.engine.loading.start_voices import fault_of  # noqa: PLC0415 - as above
+    from voicegate.engine.load.start_voices import fault_of  # noqa: PLC0415 - as above
 
     name = found.voice.name
     fault = fault_of(found.voice, model, tokenizer) if tokenizer is not None else None

@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-from voicegate.engine.token2wav.flow.euler import cosine_schedule
+from voicegate.engine.flow.euler import cosine_schedule
 
 from . import run
 from .flow import Flow, block_mask, loaded, prompts

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from voicegate.engine.model.model_json import load_model_config
-from voicegate.engine.token2wav.vocoder.weights import vocoder_shapes
+from voicegate.engine.vocoder.weights import vocoder_shapes
 
 from . import llm, run, speech_tokenizer
 from .speech_tokenizer import LEVELS, NUM_CODES, PHASES

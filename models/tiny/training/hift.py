@@ -1,6 +1,6 @@
 """The vocoder to be trained, in batches: mel -> samples. Parameters have upstream's names and shapes (hift.pt).
 
-engine/token2wav/vocoder/offline.py is the same computation for one utterance.
+engine/vocoder/offline.py is the same computation for one utterance.
 """
 
 import math
@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from voicegate.engine.model.config import VocoderConfig
-from voicegate.engine.token2wav.vocoder.weights import F0_KERNELS, source_stride, vocoder_shapes
+from voicegate.engine.vocoder.weights import F0_KERNELS, source_stride, vocoder_shapes
 
 from .shards import SAMPLES_PER_FRAME
 

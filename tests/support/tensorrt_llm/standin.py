@@ -33,7 +33,7 @@ from tests.support.tensorrt_llm.objects import (
 # All ids so far -> logits over the merged vocabulary [rows] float32
 Model = Callable[[Sequence[int]], torch.Tensor]
 
-_RAS_MODULE = "voicegate.engine.llm.tensorrt_llm.ras_processor"
+_RAS_MODULE = "voicegate.engine.backends.tensorrt_llm.ras_processor"
 
 
 @dataclass(eq=False)

@@ -7,11 +7,11 @@ import torch
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tensorrt_llm.standin import Behaviour, Standin
+from voicegate.engine.backends.tensorrt_llm.backend import TensorrtLlm
+from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
+from voicegate.engine.backends.tensorrt_llm.library import open_library
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.llm.runner import LlmRunner
-from voicegate.engine.llm.tensorrt_llm.backend import TensorrtLlm
-from voicegate.engine.llm.tensorrt_llm.config import TensorrtLlmConfig
-from voicegate.engine.llm.tensorrt_llm.library import open_library
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.qwen2 import MergedVocabulary
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.loading import engine_build
-from voicegate.engine.loading.engine_build import Built
+from voicegate.engine.load import engine_build
+from voicegate.engine.load.engine_build import Built
 from voicegate.gateway.cli.main import EXIT_FAILED, run
 
 pytestmark = pytest.mark.unit

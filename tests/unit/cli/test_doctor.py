@@ -66,7 +66,7 @@ def test_every_missing_file_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_without_torch_the_files_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "voicegate.engine.loading.files", None)
+    monkeypatch.setitem(sys.modules, "voicegate.engine.load.files", None)
     assert [finding.level for finding in check_model(TINY_MODEL_DIR)] == [Level.OK, Level.WARN]
 
 
@@ -122,10 +122,10 @@ def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.Monkey
     config = replace(config, merged_hf_dir=tmp_path)
     found = check_tensorrt_llm(replace(config, device="cpu"))
     assert (found.level, "needs a GPU" in found.text) == (Level.FAIL, True)
-    monkeypatch.setattr("voicegate.engine.llm.tensorrt_llm.requirements.check_requirements", lambda _: "1.2.1")
+    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.requirements.check_requirements", lambda _: "1.2.1")
     found = check_tensorrt_llm(config)
     assert (found.level, "config.json cannot be read" in found.text) == (Level.FAIL, True)
-    monkeypatch.setattr("voicegate.engine.llm.tensorrt_llm.checkpoint.read_vocabulary", lambda *_: None)
+    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.checkpoint.read_vocabulary", lambda *_: None)
     assert check_tensorrt_llm(config) == Finding(Level.OK, "tensorrt", f"1.2.1, {tmp_path}")
     assert "tensorrt" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
     assert "tensorrt" in {finding.subject for finding in doctor.examine(config)}
@@ -142,8 +142,8 @@ def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.Monkey
 def test_what_a_start_with_tensorrt_llm_would_refuse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    monkeypatch.setattr("voicegate.engine.llm.tensorrt_llm.requirements.check_requirements", lambda _: "1.2.1")
-    monkeypatch.setattr("voicegate.engine.llm.tensorrt_llm.checkpoint.read_vocabulary", lambda *_: None)
+    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.requirements.check_requirements", lambda _: "1.2.1")
+    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.checkpoint.read_vocabulary", lambda *_: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
@@ -168,7 +168,7 @@ def test_tensorrts_engines_are_looked_at_where_they_are_chosen_or_there(
     alone = replace(config, vocoder_backend="cuda", flow_backend="cuda")
     assert not list(check_engines(alone))
     assert not list(check_engines(replace(config, model_dir=tmp_path))), "told where the model is checked"
-    engines = "voicegate.engine.loading.usable_engines.usable_engines"
+    engines = "voicegate.engine.load.usable_engines.usable_engines"
     monkeypatch.setattr(engines, lambda part, *_: f"6 engines of TensorRT 10.14 in d of the {part}")
     (found,) = check_engines(replace(alone, **{f"{part}_backend": "tensorrt"}))
     assert found == Finding(Level.OK, f"{part} engines", f"6 engines of TensorRT 10.14 in d of the {part}: are used")
@@ -253,7 +253,7 @@ def test_a_card_that_cannot_be_opened_is_a_finding(monkeypatch: pytest.MonkeyPat
     assert [found.level for found in check_torch(GatewayConfig(gpus="0,1", threads=1))][1:3] == [Level.FAIL, Level.FAIL]
     _, cuda = check_torch(GatewayConfig(device="cpu", threads=1))
     assert cuda == Finding(Level.OK, "cuda", "a GPU that cannot be opened, not used: device is cpu")
-    monkeypatch.setattr("voicegate.engine.loading.usable_engines.usable_engines", busy)
+    monkeypatch.setattr("voicegate.engine.load.usable_engines.usable_engines", busy)
     (engines,) = check_engines(GatewayConfig(model_dir=TINY_MODEL_DIR, vocoder_backend="tensorrt", device="cpu"))
     assert (engines.level, engines.text) == (Level.FAIL, "CUDA error: device(s) is/are busy or unavailable")
 

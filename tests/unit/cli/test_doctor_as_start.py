@@ -15,7 +15,7 @@ from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.build import load_engine
+from voicegate.engine.load.build import load_engine
 from voicegate.engine.model.weights import load_metadata
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.machine import check_ports

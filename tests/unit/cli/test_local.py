@@ -17,8 +17,8 @@ from voicegate.engine.config import (
     VOCODER_PRECISIONS,
     EngineConfig,
 )
+from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.llm.cuda.config import LINE_BUCKETS
-from voicegate.engine.token2wav.flow.cuda.config import FlowCudaConfig
 from voicegate.gateway.cli.engine_settings import engine_config
 from voicegate.gateway.config import GatewayConfig, config_fields
 from voicegate.gateway.config_fields import ConfigError

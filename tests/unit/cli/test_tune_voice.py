@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
-from voicegate.engine.loading.speaking_pace import Heard
+from voicegate.engine.load.speaking_pace import Heard
 from voicegate.engine.voices.pace import Said, VoicePace, pace_in
 from voicegate.gateway.cli import main, tune_voice
 from voicegate.gateway.cli.model_files import read_header
@@ -66,7 +66,7 @@ def test_a_voice_is_measured_and_written_where_the_engine_reads_it(capsys: Captu
 def _steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences of a voice that always speaks alike, one of which did not end."""
     heard = Heard([Said(20, 38)] * 30, num_cut_off=1)
-    monkeypatch.setattr("voicegate.engine.loading.speaking_pace.measure_pace", lambda *_, **__: heard)
+    monkeypatch.setattr("voicegate.engine.load.speaking_pace.measure_pace", lambda *_, **__: heard)
 
 
 @pytest.mark.usefixtures("_steady")

@@ -15,7 +15,7 @@ import soundfile
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import CONFIG
-from voicegate.engine.loading.start_voices import default_of
+from voicegate.engine.load.start_voices import default_of
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 from voicegate.gateway.cli import main

@@ -14,8 +14,8 @@ from voicegate.engine.config import (
     VOCODER_PRECISIONS,
     EngineConfig,
 )
-from voicegate.engine.loading import devices
-from voicegate.engine.token2wav.vocoder.cuda.config import PRECISIONS as VOCODER_KERNELS
+from voicegate.engine.load import devices
+from voicegate.engine.vocoder.cuda.config import PRECISIONS as VOCODER_KERNELS
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from websockets.asyncio.messages import MAX_FRAGMENTS
 from tests.unit.gateway.sessions import MESSAGES, NOW, error_of, session_in
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.dictionary import MAX_SAID_CHARS, MAX_WRITTEN_CHARS
-from voicegate.engine.loop.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.text import breaks
 from voicegate.engine.voices import maker
 from voicegate.gateway.auth import access

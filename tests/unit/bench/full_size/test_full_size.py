@@ -23,7 +23,7 @@ from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.loading.build import load_stages
+from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.voices.store import load_voices

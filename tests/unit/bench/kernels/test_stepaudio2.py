@@ -8,10 +8,10 @@ import torch
 from tests.support.stepaudio2 import flow_config, golden_vocoder_config
 from voicegate.bench.kernels import stepaudio2
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow
-from voicegate.engine.token2wav.stepaudio2.flow.bucket_solver import BucketConfig
-from voicegate.engine.token2wav.stepaudio2.flow.plain_solver import PlainSolver
-from voicegate.engine.token2wav.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
-from voicegate.engine.token2wav.stepaudio2.vocoder.resblocks import plain_resblock
+from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig
+from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
+from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
+from voicegate.engine.families.stepaudio2.vocoder.resblocks import plain_resblock
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 
 from voicegate.bench.tensorrt import __main__ as command
 from voicegate.bench.tensorrt.__main__ import main
-from voicegate.engine.token2wav.flow.tensorrt.shape import FlowShape
+from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
 
 pytestmark = pytest.mark.unit
 

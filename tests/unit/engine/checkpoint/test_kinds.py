@@ -15,7 +15,7 @@ from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
-from voicegate.engine.loading.build import load_engine
+from voicegate.engine.load.build import load_engine
 from voicegate.engine.model.weights import WeightsError, load_state_dict
 from voicegate.gateway.cli.checks.model import check_model
 

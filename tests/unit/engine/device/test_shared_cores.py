@@ -8,7 +8,7 @@ import torch
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.cores import CoreTimes
 from voicegate.engine.device.shared_cores import SharedCores, num_free_cores
-from voicegate.engine.loading.devices import open_device
+from voicegate.engine.load.devices import open_device
 
 pytestmark = pytest.mark.unit
 

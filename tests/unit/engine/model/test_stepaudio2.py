@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2 import STEPAUDIO2_DIR, flow_config, golden_vocoder_config, tiny_section
+from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes
 from voicegate.engine.model.config import Family
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
-from voicegate.engine.token2wav.stepaudio2.flow.weights import flow_shapes
 
 pytestmark = pytest.mark.unit
 

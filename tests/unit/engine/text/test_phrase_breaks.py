@@ -3,9 +3,9 @@
 import pytest
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from voicegate.engine.core.clause import Listing
+from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.interface import SpeakingMode
-from voicegate.engine.loop.clause import Listing
-from voicegate.engine.loop.clause_feed import ClauseFeed
 from voicegate.engine.text.phrase_breaks import PhraseBreaks
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,317 @@
+"""Runs the models for clauses: what each holds of them, the LLM's steps, and what `token2wav` makes of its tokens.
+
+Knows no utterance and decides no order. Work is launched and its results are fetched later: at once on a CPU, when the
+GPU has reached them otherwise. From an LLM that schedules itself they are only fetched. A stage's exception is the
+caller's to handle; the clauses it concerned are then released, the others go on.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.clause import Clause, ClauseState, LlmPass, Rendering
+from voicegate.engine.core.policy.scheduler import Intake
+from voicegate.engine.core.reservations import Reservations
+from voicegate.engine.core.stages import ReadyVoice, Stages
+from voicegate.engine.core.tally import Tally
+from voicegate.engine.core.token2wav import Token2wav
+from voicegate.engine.device.watcher import NO_WAKER, Waker
+from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.silent_filter import SilentTokenFilter
+from voicegate.engine.vocoder.stretch import MelStretch
+
+
+class Pipeline:
+    def __init__(self, config: EngineConfig, stages: Stages, *, waker: Waker = NO_WAKER) -> None:
+        """`waker` is told of everything that is there to be fetched later than it was launched."""
+        self._config = config
+        self._stages = stages
+        self._llm = stages.llm
+        self._llm.set_waker(waker)
+        self._generating: dict[int, Clause] = {}  # by sequence id
+        self._active: set[Clause] = set()
+        self._reservations = Reservations(config, stages.flow)
+        self.num_releases = 0
+        self._num_llm_steps = 0
+        self.tally = Tally()
+        self.token2wav = Token2wav(stages, self._reservations, self.tally, waker)
+
+    # --- a clause's life --------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        clause: Clause,
+        voice: ReadyVoice,
+        *,
+        is_streaming: bool,
+        speed: float,
+        seed: int,
+        until: int | None = None,
+    ) -> None:
+        """Begin the clause's LLM pass. Raises what the models raise when they have no room; then nothing is held.
+
+        `is_streaming`: bistream, also where all text has come before the pass begins: when it came changes nothing.
+        `until`: so many speech tokens of text that still grows, then `read_again`; None: all of it is there.
+        """
+        stages = self._stages
+        self.render(clause, voice, speed=speed)
+        try:
+            filter_ = SilentTokenFilter(stages.model.silent_tokens, stages.model.max_silent_run)
+            llm_pass = LlmPass(next(stages.sequence_ids), filter_)
+            prompt, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=is_streaming)
+            is_growing = until is not None
+            stages.llm.add(
+                SequenceRequest(
+                    sequence_id=llm_pass.sequence_id,
+                    prompt=prompt,
+                    text_ids=() if is_growing else text_ids,
+                    is_streaming=is_streaming,
+                    is_growing=is_growing,
+                    seed=seed,
+                    max_tokens=self._config.max_clause_tokens,
+                )
+            )
+            clause.llm_pass, clause.state = llm_pass, ClauseState.GENERATING
+            self._generating[llm_pass.sequence_id] = clause
+            if is_growing:  # it is read again from its beginning
+                stages.llm.read(llm_pass.sequence_id, text_ids, until=until)
+                return
+            clause.given_ids, clause.text_ids = clause.text_ids, []
+            if is_streaming and clause.is_text_complete:
+                stages.llm.end_text(llm_pass.sequence_id)
+        except Exception:
+            self.release(clause)
+            raise
+
+    def feed(self, clause: Clause) -> None:
+        """Hand text that came since the start to a running bistream pass."""
+        if clause.llm_pass is None:
+            return
+        text_ids, clause.text_ids = tuple(clause.text_ids), []
+        clause.given_ids += text_ids
+        if text_ids:
+            self._llm.push_text(clause.llm_pass.sequence_id, text_ids)
+        if clause.is_text_complete:
+            self._llm.end_text(clause.llm_pass.sequence_id)
+
+    def read_again(self, clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
+        """Go on with a paused pass, with all text that the clause has by now; `until` as in `start`."""
+        assert clause.llm_pass is not None
+        _, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=False)
+        self._llm.read(clause.llm_pass.sequence_id, text_ids, until=until)
+        clause.is_paused = clause.is_prefilled = False
+        self._reservations.note_text(clause)
+
+    def render(self, clause: Clause, voice: ReadyVoice, *, speed: float) -> None:
+        """Begin to make sound of the clause's tokens, those it has and those to come. Raises as `start`.
+
+        Of a clause that was set aside it is the same sound once more: what its listener has is not sent again.
+        """
+        stages, prompt = self._stages, voice.flow_prompt.rendered
+        assert prompt is not None, "admission waits for it"
+        self.catch_up(clause)
+        with ExitStack() as undo:
+            flow = stages.flow.open(prompt, begins_short=clause.begins_short)
+            undo.callback(stages.flow.close, flow)
+            flow.append(clause.tokens)
+            if clause.state is ClauseState.RENDERING:
+                flow.finish()
+            vocoder = stages.vocoder.open()
+            undo.pop_all()
+        num_blocks = self._reservations.expected_blocks(clause)
+        clause.rendering = Rendering(flow, MelStretch(speed), vocoder, num_blocks, num_blocks)
+        clause.num_rendered_tokens = 0
+        self._active.add(clause)
+        self._reservations.reserve(clause.rendering)
+
+    def set_aside(self, clause: Clause) -> None:
+        """Give back at once what its sound takes. Its tokens are kept, its LLM pass goes on: `render` takes it up."""
+        rendering, clause.rendering = clause.rendering, None
+        if rendering is None:
+            return
+        self._active.remove(clause)
+        self._reservations.give_back(rendering)
+        self.num_releases += 1
+        self.token2wav.leave(clause)
+        with ExitStack() as stack:
+            stack.callback(self._stages.flow.close, rendering.flow)
+            stack.callback(self._stages.vocoder.close, rendering.vocoder)
+
+    def release(self, clause: Clause) -> None:
+        """Give back everything the clause holds, at once, whatever it is in the middle of. Idempotent."""
+        with ExitStack() as stack:
+            stack.callback(self.set_aside, clause)
+            if clause.llm_pass is not None:
+                if clause.rendering is None:  # a slot is room, too
+                    self.num_releases += 1
+                stack.callback(self._llm.abort, self._end_pass(clause, clause.llm_pass))
+
+    def start_over(self, clause: Clause) -> None:
+        """Of its text nothing came: it waits for a pass as it did before."""
+        self.release(clause)
+        clause.state = ClauseState.WAITING
+        clause.text_ids, clause.given_ids = [*clause.given_ids, *clause.text_ids], []
+        clause.is_prefilled = clause.is_paused = False
+        clause.reading_since_s = None
+
+    def _end_pass(self, clause: Clause, llm_pass: LlmPass) -> int:
+        clause.llm_pass = None
+        del self._generating[llm_pass.sequence_id]
+        return llm_pass.sequence_id
+
+    # --- questions --------------------------------------------------------------------------------------------
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        """What the models did so far, by name."""
+        return {**self.tally.counters, **self._llm.counters}
+
+    @property
+    def gauges(self) -> Mapping[str, float]:
+        """How much of the models is taken. From any thread."""
+        return {
+            "active_clauses": len(self._active),
+            "max_active_clauses": self._config.max_active_clauses,
+            "free_llm_slots": self._llm.num_free_slots,
+            **self._reservations.gauges,
+        }
+
+    @property
+    def num_active(self) -> int:
+        """Clauses that hold memory of the flow."""
+        return len(self._active)
+
+    @property
+    def free_share(self) -> float:
+        """Of the room that active clauses take: of its places or of the flow's memory, whichever has less left."""
+        places = self._config.max_active_clauses
+        return min((places - len(self._active)) / places, self._reservations.free_share)
+
+    def can_start(self, clause: Clause) -> bool:
+        """Whether the models have room to start it, or to render it again; flow blocks, so many as it will likely fill.
+
+        Whoever is alone may try: nobody else's end would make more room.
+        """
+        if len(self._active) >= self._config.max_active_clauses:
+            return False
+        if clause.state is ClauseState.WAITING and not self._llm.num_free_slots:
+            return False
+        return not self._active or self._reservations.has_room(clause)
+
+    def can_generate(self, clause: Clause) -> bool:
+        llm_pass = clause.llm_pass
+        return llm_pass is not None and self._llm.is_runnable(llm_pass.sequence_id)
+
+    def block_frames(self, clause: Clause) -> int:
+        """Frames of the flow block that is complete and in no batch; 0 if none is."""
+        rendering = clause.rendering
+        if rendering is None or clause.batch is not None or not rendering.flow.is_ready:
+            return 0
+        return rendering.flow.next_num_frames
+
+    def num_missing_tokens(self, clause: Clause) -> int:
+        """To come before its next block is complete; 0 where none is waited for."""
+        return clause.rendering.flow.num_missing_tokens if clause.rendering is not None and clause.batch is None else 0
+
+    def num_blocks(self, clause: Clause) -> int:
+        """That this block takes of the flow's memory."""
+        return clause.rendering.flow.next_num_blocks if clause.rendering is not None else 0
+
+    def num_held_blocks(self, clause: Clause) -> int:
+        """Of the flow's memory, that would be free without it."""
+        return clause.rendering.flow.num_own_blocks if clause.rendering is not None else 0
+
+    @property
+    def intake(self) -> Intake:
+        """What the lanes take now."""
+        return Intake(
+            takes_llm_step=self._llm.takes_step,
+            num_llm_steps=self._num_llm_steps,
+            is_llm_busy=self._llm.is_busy,
+            takes_flow_step=self.token2wav.takes_step,
+            is_flow_busy=self.token2wav.is_solving,
+            num_new_batches=self._stages.flow.num_free_batches,
+            num_blocks=self._stages.flow.num_free_blocks,
+            has_first_blocks_under_way=self.token2wav.has_first_blocks_under_way,
+        )
+
+    @property
+    def num_fetched(self) -> int:
+        """Grows with whatever was fetched of LLM, flow and vocoder."""
+        return self._llm.num_fetched + self.tally.num_rendered
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way that has not been fetched."""
+        return self.token2wav.is_busy or self._llm.is_busy
+
+    def wait(self) -> None:
+        """Until everything launched is done, and an LLM that schedules itself has made something."""
+        self._llm.wait()
+        self.token2wav.wait()
+
+    # --- the LLM ----------------------------------------------------------------------------------------------
+
+    def launch_llm(self, clauses: Sequence[Clause]) -> list[Clause]:
+        """One decode step (or prefill) of these; `fetch_tokens` has what comes of it. Returns who cannot go on now."""
+        passes = [(clause, clause.llm_pass) for clause in clauses if clause.llm_pass is not None]
+        runnable = self._llm.are_runnable([llm_pass.sequence_id for _, llm_pass in passes])
+        left = [clause for (clause, _), can in zip(passes, runnable, strict=True) if not can]
+        if left:
+            passes = [each for each, can in zip(passes, runnable, strict=True) if can]
+        if passes:
+            sequence_ids = [llm_pass.sequence_id for _, llm_pass in passes]
+            self._llm.launch(sequence_ids)
+            self.tally.note_batch("llm", len(sequence_ids))
+            self._num_llm_steps += 1
+        for clause, _ in passes:
+            if not clause.is_prefilled:
+                clause.is_prefilled = True
+                clause.report()
+        return left
+
+    def tell_after(self, clause: Clause, num_tokens: int) -> None:
+        """Nothing is new of it before its pass has so many more: the LLM may keep them until then."""
+        if clause.llm_pass is not None:
+            self._llm.tell_after(clause.llm_pass.sequence_id, num_tokens)
+
+    def catch_up(self, clause: Clause) -> None:
+        """Take what the LLM has kept of it. Raises as `take_tokens`."""
+        if clause.llm_pass is not None and (tokens := self._llm.take_held(clause.llm_pass.sequence_id)):
+            self.take_tokens(clause, SequenceOutput(clause.llm_pass.sequence_id, tokens))
+
+    def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
+        """What the LLM has made, in order; `take_tokens` hands it on."""
+        # Of a sequence that was released nobody wants to know any more.
+        return [
+            (self._generating[each.sequence_id], each)
+            for each in self._llm.poll()
+            if each.sequence_id in self._generating
+        ]
+
+    def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
+        """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""
+        llm_pass = clause.llm_pass
+        if llm_pass is None:
+            return
+        tokens = llm_pass.silent_filter.keep(output.tokens)
+        clause.tokens.extend(tokens)
+        flow = clause.rendering.flow if clause.rendering is not None else None
+        if flow is not None:
+            flow.append(tokens)
+        if output.is_paused or output.is_final:
+            clause.report()
+        if output.is_paused:
+            clause.is_paused = True
+        if output.is_final:
+            self._end_pass(clause, llm_pass)
+            clause.state = ClauseState.RENDERING
+            self._reservations.note_length(clause)
+            if flow is not None:
+                flow.finish()
+                if flow.is_exhausted:
+                    clause.state = ClauseState.SPOKEN
+            else:  # it was set aside
+                self.num_releases += 1  # of a slot, which is room, too
+                if not clause.tokens:
+                    clause.state = ClauseState.SPOKEN

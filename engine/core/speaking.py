@@ -1,0 +1,169 @@
+"""One utterance's clauses on their way: waiting -> generating -> rendering -> spoken; the last one ends it.
+
+Called within the core's guard, which deals with what it raises.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from voicegate.engine.core.clause import Clause, ClauseState
+from voicegate.engine.core.growth import Growth
+from voicegate.engine.core.pipeline import Pipeline
+from voicegate.engine.core.utterance import Utterance
+from voicegate.engine.llm.backend import SequenceOutput
+
+log = structlog.get_logger()
+
+_SHORT_FRAME_MS: Final = 20  # the usual packet, of which a short first block has five
+
+
+class Speaking:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        growth: Growth,
+        clock: Callable[[], float],
+        *,
+        on_finished: Callable[[Utterance], object],
+    ) -> None:
+        """`on_finished` is told of an utterance whose end event is under way."""
+        self._pipeline = pipeline
+        self._growth = growth
+        self._clock = clock
+        self._on_finished = on_finished
+
+    def read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
+        """`read` takes some of its text, and knows more of its clauses."""
+        read(utterance, self._clock())
+        if utterance.feed.is_bistream:
+            for clause in utterance.clauses:
+                self._pipeline.feed(clause)
+        self._retire_spoken(utterance)
+
+    def start(self, utterance: Utterance, clause: Clause, *, are_many: bool) -> None:
+        """There is room for it: its pass begins, or what was set aside sounds again. `are_many`: who have work due."""
+        if clause.is_set_aside:
+            self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
+            return
+        until = self._until(utterance, clause)
+        clause.begins_short = until is None and not are_many and _begins_short(utterance)
+        self._pipeline.start(
+            clause,
+            utterance.voice,
+            is_streaming=utterance.feed.is_bistream,
+            speed=utterance.request.speed,
+            seed=_clause_seed(utterance.seed, utterance.num_started_clauses),
+            until=until,
+        )
+        clause.begun_s = self._clock()
+        # Later ones wait for their listeners, words that come one by one for their writer: neither says what it takes.
+        if utterance.deadline_s is None and not utterance.feed.is_bistream:
+            clause.reading_since_s = clause.begun_s
+        utterance.num_started_clauses += 1
+        if utterance.stamps.llm_started_s is None:
+            utterance.stamps.llm_started_s = clause.begun_s
+
+    def set_aside(self, utterance: Utterance) -> None:
+        """Whole: for what a clause behind the front one holds, the front one would wait for ever."""
+        for clause in utterance.clauses:
+            self._pipeline.set_aside(clause)
+            clause.reading_since_s = None  # it waits for room now
+
+    def read_again(self, utterance: Utterance, clause: Clause) -> None:
+        """A pass of text that grows goes on, with all words known by now."""
+        until = self._until(utterance, clause)
+        self._pipeline.read_again(clause, utterance.voice, until=until)
+        # Behind its last reading a block waits for its listener, and says nothing of what one takes.
+        clause.reading_since_s = None if until is None else self._clock()
+
+    def _until(self, utterance: Utterance, clause: Clause) -> int | None:
+        is_growing = utterance.feed.is_incremental and not clause.is_text_complete
+        return self._growth.until(utterance, clause, self._clock()) if is_growing else None
+
+    def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
+        self._pipeline.take_tokens(clause, output)
+        if output.tokens and utterance.stamps.first_token_s is None:
+            utterance.stamps.first_token_s = self._clock()
+        if output.is_final:
+            if output.is_truncated:
+                utterance.is_truncated = True
+                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
+                if not clause.is_text_complete:
+                    utterance.feed.give_up(clause)
+            if clause.state is ClauseState.SPOKEN:
+                if self._tries_again(utterance, clause):
+                    return
+                utterance.align(clause, delivers=False)
+            self._retire_spoken(utterance)
+
+    def take_samples(self, utterance: Utterance, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
+        if clause.start_ms is None:
+            clause.start_ms = utterance.audio_ms
+        if clause.reading_since_s is not None:
+            now_s, is_first = self._clock(), utterance.deadline_s is None
+            self._growth.block_time.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
+            clause.reading_since_s = None
+        self._pipeline.catch_up(clause)  # how long it is goes by all that is known
+        utterance.align(clause, delivers=len(samples) > 0)
+        utterance.deliver(samples, self._clock())
+        self._retire_spoken(utterance)
+
+    def _tries_again(self, utterance: Utterance, clause: Clause) -> bool:
+        """The LLM has made nothing of words: once more, with the next seed, unless its client has given one."""
+        is_able = clause.is_unheard and clause.is_text_complete and not clause.is_second_try
+        if not is_able or utterance.request.seed is not None:
+            return False
+        log.info("words_tried_again", utterance=utterance.utterance_id, num_letters=clause.num_letters)
+        clause.is_second_try = True
+        self._pipeline.start_over(clause)
+        return True
+
+    def _retire_spoken(self, utterance: Utterance) -> None:
+        """Drop clauses from the front that are spoken or have nothing to say; behind the last it ends, or rests."""
+        now_s = self._clock()
+        while utterance.clauses:
+            front = utterance.clauses[0]
+            if front.state is not ClauseState.SPOKEN and not front.is_silent:
+                return
+            self._pipeline.release(front)
+            utterance.clauses.popleft()
+            self._note_spoken(utterance, front)
+            if front.flush_ids and utterance.is_unheard:
+                self._finish(utterance)
+                return
+            utterance.pause(front.pause_ms, now_s)
+            utterance.answer_flushes(front, now_s)
+        if utterance.is_finished:
+            self._finish(utterance)
+        else:
+            utterance.rest_if_spoken()
+
+    def _note_spoken(self, utterance: Utterance, clause: Clause) -> None:
+        utterance.note_spoken(clause)
+        if clause.is_unheard:
+            self._pipeline.tally.counters["clauses_unheard"] += 1
+            log.warning("words_without_sound", utterance=utterance.utterance_id, num_letters=clause.num_letters)
+
+    def _finish(self, utterance: Utterance) -> None:
+        utterance.finish()
+        self._on_finished(utterance)
+
+
+def _begins_short(utterance: Utterance) -> bool:
+    """Whether its next pass, of text that is whole, is heard sooner for a short first block (docs/adr/0081).
+
+    Only its first pass: later ones have a listener with sound to play. A seed promises the same sound whatever the load
+    and whenever the text comes. In quick speech, and in long packets, hardly anything is heard of a short first block.
+    """
+    request = utterance.request
+    is_first = not utterance.num_started_clauses and not utterance.feed.is_bistream
+    return is_first and request.seed is None and request.speed <= 1.0 and request.audio.frame_ms <= _SHORT_FRAME_MS
+
+
+def _clause_seed(utterance_seed: int, clause_index: int) -> int:
+    """Seeds of one utterance's clauses differ, and depend on nothing else. Stays within 63 bits."""
+    return (utterance_seed * 1_000_003 + clause_index) % 2**63

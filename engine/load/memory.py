@@ -1,0 +1,295 @@
+"""What a model takes of a GPU's memory, by part, before any of it is loaded. It must not touch a device."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, assert_never
+
+import torch
+
+from voicegate.engine.backends.tensorrt.flow.shape import ENGINE_SHAPES
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.stages import VoiceRoom
+from voicegate.engine.families.stepaudio2.flow import memory as stepaudio2_memory
+from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
+from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes as stepaudio2_vocoder_shapes
+from voicegate.engine.figures import told_apart
+from voicegate.engine.flow import chunking
+from voicegate.engine.flow.block_pool import CFG_HALVES, bytes_per_block
+from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, flow_shapes
+from voicegate.engine.interface import EngineError
+from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.load.devices import DTYPES, KV_DTYPES
+from voicegate.engine.load.llm import llm_positions
+from voicegate.engine.model.config import FlowConfig, ModelConfig
+from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
+from voicegate.engine.model.weights import Shape
+from voicegate.engine.units import FRAME_RATE_HZ
+from voicegate.engine.vocoder.weights import vocoder_shapes
+
+# What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
+# when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
+# CUDA context included, and 2 GiB reserved in it beyond what was in use.
+SPARE_GPU_BYTES: Final = 6 << 30
+# Of the vocoder's largest bucket (32 streams, 56 frames; Step-Audio2's: 16 rows, 112 frames), and of what each stream
+# carries from call to call, at 512 channels; other sizes are taken to be in proportion. Tests hold them to the first
+# family's buffers.
+_VOCODER_CHANNELS: Final = 512
+_VOCODER_BUFFER_BYTES: Final = 2006 << 20
+_VOCODER_STREAM_BYTES: Final = 300 << 10
+_OUTSIDE_THE_FILTER: Final = ("f0_predictor.", "m_source.")  # of the vocoder's weights
+_OUTSIDE_THE_STEP: Final = ("time_embed.", "attn_norm.", "norm_out.")  # of the estimator's: they make modulations
+
+# Of Step-Audio2's flow and vocoder, which are torch's operations: what the largest batches compute on the way (32 rows
+# of 52 tokens behind 2048 frames: 1.3 GB; 32 rows of 112 frames: 1.5 GB), once where they are compiled and once where
+# captured. By arithmetic, not measured; at 512 channels.
+_STEPAUDIO2_WORKING_BYTES: Final = 6 << 30
+_STEPAUDIO2_DIM: Final = 512
+
+# What a process has taken of an H200 before the flow is loaded, beside the parts below: the CUDA context and what the
+# allocator rounds up. 1382 to 1384 blocks of 88 MiB were left there; tests hold the formula to that.
+PROCESS_BYTES: Final = 1200 << 20
+
+# Of the flow's blocks, that voices' prompts may take for short first blocks (ADR 0081). Higher -> more voices have
+# them; lower -> more streams beside them.
+_LAYOUTS_SHARE: Final = 1 / 8
+
+GIB: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Token2wavNeeds:
+    """What a family's flow and vocoder take, whatever they run on."""
+
+    num_flow_weights: int
+    num_vocoder_weights: int
+    working_bytes: int  # on a GPU, beyond what SPARE_GPU_BYTES has room for
+    block_frames: int  # of the flow's memory
+    block_bytes: int
+    num_blocks: Callable[[int], int]  # of a prompt with so many tokens
+    num_speech_blocks: Callable[[int], int]  # of so much speech
+
+    @property
+    def bytes_per_second(self) -> int:
+        """Of context."""
+        return self.block_bytes * FRAME_RATE_HZ // self.block_frames
+
+
+@dataclass(frozen=True, slots=True)
+class GpuMemory:
+    """Of a resolved configuration."""
+
+    num_weights: int
+    llm_weight_bytes: int
+    llm_slot_bytes: int  # of all
+    vocoder_bytes: int
+    tensorrt_bytes: int  # its engines, where they are asked for by name; nobody has measured their scratch memory
+    flow_weight_bytes: int  # twice: as stored, and packed for the kernels
+    working_bytes: int  # what is computed on the way, beyond SPARE_GPU_BYTES
+    block_bytes: int
+    block_frames: int
+    voice_blocks: int
+    clause_blocks: int  # of the longest clause
+
+    @property
+    def block_s(self) -> float:
+        """Of context."""
+        return self.block_frames / FRAME_RATE_HZ
+
+    @property
+    def fixed_bytes(self) -> int:
+        """All but the flow's blocks."""
+        parts = (
+            self.llm_weight_bytes,
+            self.llm_slot_bytes,
+            self.vocoder_bytes,
+            self.tensorrt_bytes,
+            self.flow_weight_bytes,
+            self.working_bytes,
+        )
+        return sum(parts) + SPARE_GPU_BYTES
+
+    @property
+    def least_bytes(self) -> int:
+        """With blocks for the voices and for one clause."""
+        return self.fixed_bytes + self.block_bytes * (self.voice_blocks + self.clause_blocks)
+
+    def num_blocks_in(self, free_bytes: int) -> int:
+        return max(free_bytes - self.fixed_bytes, 0) // self.block_bytes
+
+
+def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> GpuMemory:
+    """`config` is resolved."""
+    num_bytes = DTYPES[config.precision].itemsize
+    llm, num_slots = model.llm, config.max_active_clauses
+    positions = llm_positions(config, model, room.longest_tokens)
+    num_layouts = first_blocks(config).num_layouts
+    dtype, kv_dtype = DTYPES[config.precision], KV_DTYPES[config.kv_dtype]
+    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=num_layouts)
+    llm_weights = _num_weights(llm_shapes(llm))
+    flow_weights, vocoder_weights = needs.num_flow_weights, needs.num_vocoder_weights
+    vocoder_scale = model.vocoder.base_channels / _VOCODER_CHANNELS
+    vocoder_bytes = vocoder_scale * (_VOCODER_BUFFER_BYTES + num_slots * _VOCODER_STREAM_BYTES)
+    return GpuMemory(
+        num_weights=llm_weights + flow_weights + vocoder_weights,
+        llm_weight_bytes=num_bytes * llm_weights,
+        llm_slot_bytes=num_bytes * num_slots * llm.num_layers * 2 * positions * llm.num_kv_heads * llm.head_dim,
+        vocoder_bytes=4 * vocoder_weights + int(vocoder_bytes),
+        tensorrt_bytes=_tensorrt_bytes(config, model),
+        flow_weight_bytes=2 * 4 * flow_weights,
+        working_bytes=needs.working_bytes,
+        block_bytes=needs.block_bytes,
+        block_frames=needs.block_frames,
+        voice_blocks=sum(map(needs.num_blocks, room.prompt_tokens)),
+        clause_blocks=needs.num_speech_blocks(config.max_clause_tokens),
+    )
+
+
+def _tensorrt_bytes(config: EngineConfig, model: ModelConfig) -> int:
+    if not isinstance(model.flow, FlowConfig):
+        return 0
+    num_bytes = _vocoder_engines_bytes(config, model) if config.vocoder_backend == "tensorrt" else 0
+    return num_bytes + (_flow_engines_bytes(config, model.flow) if config.flow_backend == "tensorrt" else 0)
+
+
+def _vocoder_engines_bytes(config: EngineConfig, model: ModelConfig) -> int:
+    """Each bucket's engine has the weights of the vocoder's filter (docs/adr/0052)."""
+    from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - a CPU has none
+
+    cuda = VocoderCudaConfig(config.vocoder_precision)
+    num_engines = len(cuda.batch_buckets) * len(cuda.frame_buckets)
+    shapes = {
+        name: shape for name, shape in vocoder_shapes(model.vocoder).items() if not name.startswith(_OUTSIDE_THE_FILTER)
+    }
+    num_bytes = 2 if config.vocoder_precision in ("float16", "bfloat16") else 4
+    return num_engines * num_bytes * _num_weights(shapes)
+
+
+def _flow_engines_bytes(config: EngineConfig, flow: FlowConfig) -> int:
+    """Each shape's engine has the estimator's weights; all share a place for context, as large as the largest's."""
+    shapes = {
+        name: shape
+        for name, shape in flow_shapes(flow).items()
+        if name.startswith(ESTIMATOR_PREFIX) and not any(part in name for part in _OUTSIDE_THE_STEP)
+    }
+    num_weights = len(ENGINE_SHAPES) * _num_weights(shapes)
+    most_frames = max(shape.num_rows * (shape.context_frames + shape.num_frames) for shape in ENGINE_SHAPES)
+    estimator = flow.estimator
+    num_kept = most_frames * estimator.depth * 2 * CFG_HALVES * estimator.num_heads * estimator.head_dim
+    return DTYPES[config.precision].itemsize * (num_weights + num_kept)
+
+
+def memory_apart(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> tuple[GpuMemory, GpuMemory]:
+    """Of a disaggregated one: of the GPU with the LLM, which has slots for all token2wavs, and of one with these."""
+    num_slots = config.max_active_clauses * len(config.token2wav_devices)
+    llm = gpu_memory(replace(config, max_active_clauses=num_slots), model, room)
+    token2wav = gpu_memory(config, model, room)
+    return (
+        replace(
+            llm,
+            vocoder_bytes=0,
+            tensorrt_bytes=0,
+            flow_weight_bytes=0,
+            working_bytes=0,
+            voice_blocks=0,
+            clause_blocks=0,
+        ),
+        replace(token2wav, llm_weight_bytes=0, llm_slot_bytes=0),
+    )
+
+
+def spare_room(config: EngineConfig) -> VoiceRoom:
+    """For voices that may come: where those that are there are not known."""
+    return VoiceRoom((config.spare_voice_tokens,) * config.spare_voices)
+
+
+def first_blocks(config: EngineConfig) -> chunking.FirstBlocks:
+    """`config` is resolved."""
+    return chunking.FirstBlocks(
+        usual=config.first_block_tokens,
+        short=config.whole_first_block_tokens,
+    )
+
+
+def with_layouts_that_fit(
+    config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int, *, is_llm_apart: bool
+) -> EngineConfig:
+    """`config`, resolved; without short first blocks where they would leave too little for speech beside the voices."""
+    usual = replace(config, whole_first_block_tokens=config.first_block_tokens)
+
+    def memory(config: EngineConfig) -> GpuMemory:
+        return memory_apart(config, model, room)[1] if is_llm_apart else gpu_memory(config, model, room)
+
+    least = memory(usual)
+    most_blocks = least.voice_blocks + int(_LAYOUTS_SHARE * least.num_blocks_in(free_bytes))
+    return config if memory(config).voice_blocks <= most_blocks else usual
+
+
+def token2wav_needs(
+    model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.dtype, num_layouts: int
+) -> Token2wavNeeds:
+    """`num_layouts`: of a prompt, see chunking.FirstBlocks."""
+    match model.flow:
+        case FlowConfig() as flow:
+            return Token2wavNeeds(
+                num_flow_weights=_num_weights(flow_shapes(flow)),
+                num_vocoder_weights=_num_weights(vocoder_shapes(model.vocoder)),
+                working_bytes=0,
+                block_frames=chunking.FRAMES_PER_BLOCK,
+                block_bytes=bytes_per_block(
+                    flow.estimator, num_steps=flow.num_euler_steps, dtype=dtype, kv_dtype=kv_dtype
+                ),
+                num_blocks=partial(chunking.num_prompt_blocks, num_layouts=num_layouts),
+                num_speech_blocks=chunking.num_speech_blocks,
+            )
+        case StepAudio2FlowConfig() as flow:
+            return Token2wavNeeds(
+                num_flow_weights=_num_weights(stepaudio2_flow_shapes(flow)),
+                num_vocoder_weights=_num_weights(stepaudio2_vocoder_shapes(model.vocoder)),
+                working_bytes=_STEPAUDIO2_WORKING_BYTES * flow.encoder.dim // _STEPAUDIO2_DIM,
+                block_frames=stepaudio2_memory.FRAMES_PER_BLOCK,
+                block_bytes=stepaudio2_memory.bytes_per_block(flow, dtype=dtype, kv_dtype=kv_dtype),
+                num_blocks=stepaudio2_memory.num_token_blocks,
+                num_speech_blocks=stepaudio2_memory.num_token_blocks,
+            )
+        case _:
+            assert_never(model.flow)
+
+
+def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int, *, where: str = "the GPU") -> None:
+    """Before anything is loaded. Raises EngineError with the parts and what to change."""
+    if memory.least_bytes <= free_bytes:
+        return
+    slot_bytes = memory.llm_slot_bytes // config.max_active_clauses
+    excess = memory.least_bytes - free_bytes
+    num_fitting = config.max_active_clauses - math.ceil(excess / slot_bytes) if slot_bytes else 0
+    remedies = ["free its memory", "take a larger one"]
+    if num_fitting > 0:
+        remedies.insert(0, f"set max_active_clauses to {num_fitting} or less (it is {config.max_active_clauses})")
+    if config.kv_dtype != "float8" and config.precision == "bfloat16":
+        remedies.insert(0, "use kv_dtype float8 where the GPU has it")
+    free, least = told_apart(free_bytes / GIB, memory.least_bytes / GIB, decimals=1)
+    raise EngineError(
+        f"{free} GiB are free on {where} and this model takes {least} at the "
+        f"least: {_told(memory)}; {', or '.join(remedies)} (`voicegate size` tells what fits)"
+    )
+
+
+def _told(memory: GpuMemory) -> str:
+    num_blocks = memory.voice_blocks + memory.clause_blocks
+    num_seconds = num_blocks * memory.block_frames // FRAME_RATE_HZ
+    parts = {
+        "the LLM's weights": memory.llm_weight_bytes,
+        "its slots": memory.llm_slot_bytes,
+        "the vocoder": memory.vocoder_bytes,
+        "TensorRT's engines": memory.tensorrt_bytes,
+        "the flow's weights": memory.flow_weight_bytes,
+        f"{num_seconds} s of context for voices and one clause": num_blocks * memory.block_bytes,
+        "kernels, graphs and activations": SPARE_GPU_BYTES + memory.working_bytes,
+    }
+    return ", ".join(f"{name} {num_bytes / GIB:.1f}" for name, num_bytes in parts.items() if num_bytes)
+
+
+def _num_weights(shapes: Mapping[str, Shape]) -> int:
+    return sum(map(math.prod, shapes.values()))

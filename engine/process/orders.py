@@ -1,0 +1,210 @@
+"""What a front says to an engine process, carried out with its engine; the numbers by which both know utterances."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Final, assert_never
+
+import msgspec
+import structlog
+
+from voicegate.engine.dictionary import Dictionary
+from voicegate.engine.interface import (
+    INTERNAL_FAILURE,
+    AtRest,
+    Cancelled,
+    Done,
+    Engine,
+    EngineError,
+    EngineEvent,
+    Failed,
+    ListenerReport,
+    Overloaded,
+    UtteranceId,
+    UtteranceRequest,
+    VoiceInfo,
+)
+from voicegate.engine.process.channel import Channel
+from voicegate.engine.process.latecomers import Latecomer, Latecomers
+from voicegate.engine.process.wire import (
+    Answer,
+    Command,
+    NewVoice,
+    Submission,
+    Told,
+    pack_event,
+    refusal,
+)
+
+log = structlog.get_logger()
+
+# Between two questions whether there is room for latecomers.
+_ASK_AGAIN_S: Final = 0.02
+_SUBMISSION: Final = msgspec.json.Decoder(Submission)
+_OF_UTTERANCES: Final = frozenset({Command.PUSH, Command.FLUSH, Command.END, Command.NOTE, Command.CANCEL})
+
+
+class Orders:
+    def __init__(self, engine: Engine, channel: Channel, *, on_room: Callable[[], None]) -> None:
+        """`on_room` is told when there may be more room, or less."""
+        self._engine = engine
+        self._channel = channel
+        self._on_room = on_room
+        self._loop = asyncio.get_running_loop()
+        self.num_seen = 0  # utterances that were submitted here
+        self._latecomers = Latecomers()
+        self._utterances: dict[int, UtteranceId] = {}
+        self._numbers: dict[UtteranceId, int] = {}
+        self._reports: dict[UtteranceId, ListenerReport] = {}
+        self._dictionaries: dict[int, Dictionary] = {}
+        self._recordings: dict[int, bytearray] = {}  # of voices to be added, as far as they have come
+        self._tasks: set[asyncio.Task[None]] = set()  # what takes time
+
+    @property
+    def room(self) -> int:
+        return 0 if self._latecomers else self._engine.room
+
+    def tell(self, event: EngineEvent) -> None:
+        """The front, of what the engine has made."""
+        number = self._numbers[event.utterance_id]
+        if isinstance(event, Done | Cancelled | Failed):
+            del self._utterances[number], self._numbers[event.utterance_id]
+            self._reports.pop(event.utterance_id, None)
+        if isinstance(event, AtRest | Done | Cancelled | Failed):
+            self._on_room()
+        kind, body = pack_event(event)
+        self._channel.send(kind, number, body)
+
+    def hold(self, is_full: bool) -> None:
+        """A front that does not read hears nothing, so nobody plays: the engine makes no more than their lead."""
+        for utterance_id in self._numbers:
+            last = self._reports.get(utterance_id, ListenerReport())
+            is_playing = last.is_playing and not is_full
+            # What it had played was true when it was told.
+            self._engine.note_listener(utterance_id, replace(last, played_ms=None, is_playing=is_playing))
+
+    def carry_out(self, command: Command, number: int, body: bytes) -> None:
+        if command in _OF_UTTERANCES and (latecomer := self._latecomers.get(number)) is not None:
+            self._keep(latecomer, command, body)
+            return
+        engine = self._engine
+        utterance_id = self._utterances.get(number, UtteranceId(""))  # it may have ended: then calls are nothing
+        match command:
+            case Command.SUBMIT:
+                self._submit(number, _SUBMISSION.decode(body))
+            case Command.PUSH:
+                engine.push_text(utterance_id, body.decode())
+            case Command.FLUSH:
+                engine.flush_text(utterance_id, body.decode())
+            case Command.END:
+                engine.end_text(utterance_id)
+            case Command.NOTE:
+                self._note_listener(utterance_id, msgspec.json.decode(body, type=ListenerReport))
+            case Command.CANCEL:
+                engine.cancel(utterance_id, msgspec.json.decode(body))
+            case Command.DEFINE:
+                self._dictionaries[number] = Dictionary(msgspec.json.decode(body))
+            case Command.FORGET:
+                del self._dictionaries[number]
+            case Command.RECORDING:
+                self._take_recording(number, body)
+            case Command.ADD_VOICE:
+                recording = bytes(self._recordings.pop(number, b""))
+                self._begin(self._answer(number, self._add_voice(msgspec.json.decode(body, type=NewVoice), recording)))
+            case Command.REMOVE_VOICE:
+                self._begin(self._answer(number, engine.remove_voice(body.decode())))
+            case Command.CLOSE:
+                self._begin(engine.close())
+            case Command.GREETING:
+                raise AssertionError("it is said once, and before")
+            case _:
+                assert_never(command)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- utterances -------------------------------------------------------------------------------------------
+
+    def _submit(self, number: int, submission: Submission) -> None:
+        dictionaries = tuple(self._dictionaries[each] for each in submission.dictionaries)
+        request = replace(submission.request, dictionaries=dictionaries)
+        self._utterances[number] = request.utterance_id
+        self._numbers[request.utterance_id] = number
+        self.num_seen += 1
+        self._on_room()
+        if self._latecomers or not self._take_in(request, may_wait=True):
+            if not self._latecomers:
+                self._loop.call_later(_ASK_AGAIN_S, self._admit_latecomers)
+            self._latecomers.add(number, request, self._loop.time())
+
+    def _take_in(self, request: UtteranceRequest, *, may_wait: bool) -> bool:
+        """True: it is the engine's, or has failed. False: there is no room, and it may wait."""
+        try:
+            self._engine.submit(request)
+        except EngineError as error:  # what the front could not know yet
+            if may_wait and isinstance(error, Overloaded):
+                return False
+            self.tell(Failed(request.utterance_id, str(error)))
+            return True
+        except Exception:  # a fault of ours ends this one, and neither the channel nor who waits behind it
+            log.exception("utterance_not_submitted", utterance=request.utterance_id)
+            self.tell(Failed(request.utterance_id, INTERNAL_FAILURE))
+            return True
+        if self._channel.is_full:
+            self._engine.note_listener(request.utterance_id, ListenerReport(is_playing=False))
+        return True
+
+    def _keep(self, latecomer: Latecomer, command: Command, body: bytes) -> None:
+        if command is Command.CANCEL:
+            self._latecomers.leave(latecomer)
+            self.tell(latecomer.cancelled)
+        else:
+            latecomer.said.append((command, body))
+
+    def _admit_latecomers(self) -> None:
+        """In turn, until there is no room; those whose time is over fail."""
+        for latecomer in self._latecomers:
+            if not self._take_in(latecomer.request, may_wait=self._loop.time() < latecomer.until_s):
+                break
+            self._latecomers.leave(latecomer)
+            self._on_room()
+            for command, body in latecomer.said:
+                self.carry_out(command, latecomer.number, body)
+        if self._latecomers:
+            self._loop.call_later(_ASK_AGAIN_S, self._admit_latecomers)
+
+    def _note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        if utterance_id in self._numbers:
+            self._reports[utterance_id] = report
+        if not self._channel.is_full:
+            self._engine.note_listener(utterance_id, report)
+
+    # --- voices -----------------------------------------------------------------------------------------------
+
+    async def _answer(self, number: int, work: Coroutine[None, None, VoiceInfo | None]) -> None:
+        try:
+            answer = Answer(await work)
+        except EngineError as error:
+            answer = refusal(error)
+        except Exception as error:  # told to whoever asked: nobody else is concerned
+            log.exception("voice_change_failed")
+            answer = Answer(error=EngineError.__name__, message=f"{type(error).__name__}: {error}")
+        self._channel.send(Told.ANSWER, number, msgspec.json.encode(answer))
+
+    def _take_recording(self, number: int, part: bytes) -> None:
+        if part:
+            self._recordings.setdefault(number, bytearray()).extend(part)
+        else:
+            self._recordings.pop(number, None)
+
+    async def _add_voice(self, voice: NewVoice, recording: bytes) -> VoiceInfo:
+        return await self._engine.add_voice(
+            voice.name,
+            recording,
+            transcript=voice.transcript,
+            description=voice.description,
+            replace=voice.is_replacing,
+            is_clone=voice.is_clone,
+        )

@@ -1,0 +1,429 @@
+"""The policy by tables: first audio comes first, leads are kept, what has no room waits."""
+
+import math
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.scheduling import decide
+from voicegate.engine.core.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, Intake, LlmStep
+from voicegate.engine.core.policy.urgency import Limits, StreamView, pressing_at_s, urgency
+from voicegate.engine.flow.batch_size import BatchSize
+
+pytestmark = pytest.mark.unit
+
+
+def whole(num_blocks: int) -> BatchSize:
+    return BatchSize(num_rows=num_blocks, num_frames=50 * num_blocks)
+
+
+LIMITS = Limits(flow_batch=whole(4))
+IDLE = StreamView(key=0, waiting_since_s=0.0, deadline_s=None, max_lead_s=5.0, wants_llm=False)
+
+
+def test_nothing_to_do_waits_for_an_event() -> None:
+    assert decide([], 0.0, LIMITS).is_idle
+    decision = decide([IDLE], 0.0, LIMITS)
+    assert (decision.is_idle, decision.wake_at_s) == (True, None)
+
+
+def test_an_unheard_utterance_goes_before_listeners_with_audio_left() -> None:
+    unheard = IDLE._replace(key=1, waiting_since_s=9.0, block_frames=50)
+    heard = IDLE._replace(key=2, deadline_s=10.5, block_frames=50)
+    assert decide([heard, unheard], 10.0, LIMITS).flow == BeginBlocks((1,))
+
+
+def test_the_oldest_unheard_utterance_goes_first() -> None:
+    old, new = IDLE._replace(key=5, waiting_since_s=1.0, block_frames=50), IDLE._replace(key=1, waiting_since_s=2.0)
+    new = new._replace(block_frames=50)
+    assert decide([new, old], 3.0, Limits(flow_batch=whole(1))).flow == BeginBlocks((5,))
+
+
+def test_heard_utterances_go_by_deadline_and_share_a_batch() -> None:
+    views = [
+        IDLE._replace(key=key, deadline_s=deadline, block_frames=50) for key, deadline in enumerate([0.9, 0.3, 0.6])
+    ]
+    assert decide(views, 0.0, Limits(flow_batch=whole(2))).flow == BeginBlocks((1, 2))
+
+
+def test_a_running_batch_is_finished_by_its_most_urgent_member() -> None:
+    running = IDLE._replace(key=0, deadline_s=1.0, batch=7, wants_llm=True)
+    later = IDLE._replace(key=1, deadline_s=2.0, block_frames=50)
+    assert decide([later, running], 0.0, LIMITS).flow == AdvanceBatch(7)
+
+
+def test_a_newcomer_interrupts_a_running_batch() -> None:
+    running = IDLE._replace(key=0, deadline_s=1.0, batch=7)
+    newcomer = IDLE._replace(key=1, wants_llm=True)
+    assert decide([running, newcomer], 0.0, LIMITS).llm == LlmStep((1,))
+
+
+def test_llm_steps_take_along_everyone_who_is_due() -> None:
+    newcomer = IDLE._replace(key=1, wants_llm=True)
+    heard = IDLE._replace(key=2, deadline_s=2.0, wants_llm=True)
+    far_ahead = IDLE._replace(key=3, deadline_s=50.0, wants_llm=True)
+    step = decide([far_ahead, heard, newcomer], 0.0, LIMITS).llm
+    assert step is not None
+    assert set(step.keys) == {1, 2}
+
+
+def test_a_burst_of_prompts_is_read_in_parts_the_oldest_first() -> None:
+    newcomers = [
+        IDLE._replace(key=9 - key, waiting_since_s=key, wants_llm=True, needs_prefill=True) for key in range(9)
+    ]
+    heard = IDLE._replace(key=20, deadline_s=12.0, wants_llm=True)
+    step = decide([heard, *newcomers], 10.0, Limits(flow_batch=whole(4), max_prefills=3)).llm
+    assert step is not None
+    assert set(step.keys) == {20, 9, 8, 7}
+
+
+def test_an_utterance_beyond_its_lead_waits_until_it_is_due() -> None:
+    far_ahead = IDLE._replace(deadline_s=50.0, block_frames=50)
+    decision = decide([far_ahead], 0.0, LIMITS)
+    assert (decision.is_idle, decision.wake_at_s) == (True, 45.0)
+    assert decide([far_ahead], 45.0, LIMITS).flow == BeginBlocks((0,))
+
+
+@given(
+    views=st.lists(
+        st.builds(
+            StreamView,
+            key=st.integers(0, 50),
+            waiting_since_s=st.floats(0, 10),
+            deadline_s=st.none() | st.floats(0, 30),
+            max_lead_s=st.floats(0.2, 10),
+            wants_llm=st.booleans(),
+            block_frames=st.sampled_from([0, 2, 30, 50]),
+            num_blocks=st.just(1),
+            batch=st.none(),
+            begun_s=st.none() | st.floats(0, 10),
+            needs_prefill=st.just(False),
+        ),
+        unique_by=lambda view: view.key,
+    ),
+    now_s=st.floats(0, 30),
+)
+def test_work_is_found_whenever_some_is_due_and_only_then(views: list[StreamView], now_s: float) -> None:
+    decision = decide(views, now_s, LIMITS)
+    due = [
+        view
+        for view in views
+        if (view.wants_llm or view.block_frames)
+        and (view.deadline_s is None or view.deadline_s - view.max_lead_s <= now_s)
+    ]
+    assert decision.is_idle == (not due)
+    assert decision.llm is None or decision.flow is None, "one processor"
+    if decision.llm is not None:
+        assert {view.key for view in due if view.wants_llm} == set(decision.llm.keys)
+    if isinstance(decision.flow, BeginBlocks):
+        assert decision.flow.keys
+        assert set(decision.flow.keys) <= {view.key for view in due if view.block_frames}
+        assert len(decision.flow.keys) <= 4
+    if decision.is_idle:
+        assert decision.wake_at_s is None or decision.wake_at_s > now_s
+
+
+def test_lanes_side_by_side_are_given_work_each() -> None:
+    views = [IDLE._replace(key=1, block_frames=50), IDLE._replace(key=2, wants_llm=True)]
+    decision = decide(views, 0.0, Limits(flow_batch=whole(4), is_concurrent=True))
+    assert (decision.llm, decision.flow) == (LlmStep((2,)), BeginBlocks((1,)))
+
+
+def test_a_lane_that_is_full_gets_nothing_and_the_other_goes_on() -> None:
+    views = [IDLE._replace(key=1, block_frames=50), IDLE._replace(key=2, wants_llm=True)]
+    assert decide(views, 0.0, LIMITS, Intake(takes_flow_step=False)).llm == LlmStep((2,))
+    assert decide(views, 0.0, LIMITS, Intake(takes_llm_step=False)).flow == BeginBlocks((1,))
+
+
+def test_heard_utterances_wait_for_the_batch_of_their_equals_but_newcomers_do_not() -> None:
+    running = IDLE._replace(key=0, deadline_s=9.0, batch=7)
+    ready = IDLE._replace(key=1, deadline_s=8.0, block_frames=50)
+    assert decide([running, ready], 5.0, LIMITS).flow == AdvanceBatch(7)
+    newcomer = IDLE._replace(key=2, waiting_since_s=4.0, block_frames=50)
+    assert decide([running, ready, newcomer], 5.0, LIMITS).flow == BeginBlocks((2,))
+    assert decide([running, ready, newcomer], 5.0, LIMITS, Intake(num_new_batches=0)).flow == AdvanceBatch(7)
+
+
+GPU = Limits(flow_batch=whole(34), is_concurrent=True)
+
+
+def ready(key: int, *, deadline_s: float | None = None, **fields: Any) -> StreamView:
+    return IDLE._replace(key=key, deadline_s=deadline_s, block_frames=50, max_lead_s=99.0)._replace(**fields)
+
+
+def test_on_a_gpu_a_small_batch_takes_ready_blocks_of_the_other_side_along() -> None:
+    heard, newcomer = ready(1, deadline_s=6.0), ready(2, waiting_since_s=4.5)
+    assert decide([heard, newcomer], 5.0, GPU).flow == BeginBlocks((2, 1))
+    pressing = ready(3, deadline_s=5.1)
+    assert decide([pressing, newcomer], 5.0, GPU).flow == BeginBlocks((3, 2))
+    assert decide([heard, newcomer], 5.0, replace(GPU, is_concurrent=False)).flow == BeginBlocks((2,))
+
+
+def test_where_few_have_work_blocks_that_nobody_needs_for_a_second_stay_behind_a_newcomers() -> None:
+    newcomer, soon = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.9)
+    calm = [ready(key, deadline_s=60.0) for key in range(16)]
+    assert decide([*calm[:9], newcomer], 5.0, GPU).flow == BeginBlocks((100,))
+    assert decide([*calm[:9], soon, newcomer], 5.0, GPU).flow == BeginBlocks((100, 50))
+    assert decide([*calm, newcomer], 5.0, GPU).flow == BeginBlocks((100, *range(16))), (
+        "half as many as a batch has rows"
+    )
+    newcomers = [ready(key, waiting_since_s=4.5) for key in (100, 101)]
+    pressing = ready(51, deadline_s=5.1)
+    assert decide([pressing, *newcomers], 5.0, GPU).flow == BeginBlocks((51, 100, 101)), "newcomers are never calm"
+
+
+def test_where_few_have_work_nothing_of_listeners_is_launched_behind_what_is_under_way() -> None:
+    under_way = Intake(is_flow_busy=True)
+    newcomer, pressing = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.1)
+    heard = [ready(key, deadline_s=60.0) for key in range(17)]
+    running = [each._replace(batch=7, block_frames=0) for each in heard]
+    for few in (heard[:16], running[:16], [pressing]):
+        assert decide(few, 5.0, GPU, under_way).flow is None
+        assert decide(few, 5.0, GPU).flow is not None, "nothing is under way"
+    assert decide([*running[:15], newcomer], 5.0, GPU, under_way).flow == BeginBlocks((100,)), "newcomers go on"
+    assert decide([pressing, newcomer], 5.0, GPU, under_way).flow == BeginBlocks((100, 50)), "and take along"
+    assert decide(running, 5.0, GPU, under_way).flow == AdvanceBatch(7), "half as many as a batch has rows"
+    lacking = IDLE._replace(key=200, deadline_s=60.0, wants_llm=True, max_lead_s=99.0)
+    assert decide([*running[:15], lacking], 5.0, GPU, under_way).llm == LlmStep((200,)), "the LLM goes on beside it"
+
+
+def test_no_more_go_along_than_there_is_room_for() -> None:
+    heard = [ready(key, deadline_s=6.0 + key) for key in range(40)]
+    newcomers = [ready(100 + key, waiting_since_s=4.5, block_frames=30) for key in range(10)]
+    begun = decide([*heard, *newcomers], 5.0, GPU).flow
+    assert begun == BeginBlocks((*range(100, 110), *range(24))), "34 rows"
+    begun = decide([*heard, *newcomers], 5.0, GPU, Intake(num_blocks=12)).flow
+    assert begun == BeginBlocks((*range(100, 110), 0, 1))
+    few_frames = replace(GPU, flow_batch=BatchSize(num_rows=40, num_frames=450))
+    assert decide([*heard, *newcomers], 5.0, few_frames).flow == BeginBlocks((*range(100, 110), 0, 1, 2))
+    calm = [ready(key, deadline_s=60.0) for key in range(40)]
+    larger = replace(GPU, calm_flow_batch=whole(40))
+    assert decide(calm, 5.0, larger).flow == BeginBlocks(tuple(range(40)))
+    assert decide([*calm, *newcomers[:2]], 5.0, larger).flow == BeginBlocks((100, 101, *range(32)))
+
+
+def test_nobody_goes_along_whose_equals_are_solved_already() -> None:
+    running, heard = IDLE._replace(key=0, deadline_s=9.0, batch=7), ready(1, deadline_s=6.0)
+    newcomer = ready(2, waiting_since_s=4.5)
+    assert decide([running, heard, newcomer], 5.0, GPU).flow == BeginBlocks((2,))
+
+
+def test_beside_the_flow_no_llm_step_of_many_rows_is_launched_ahead() -> None:
+    running = IDLE._replace(key=0, deadline_s=5.1, batch=7, max_lead_s=99.0)
+    newcomers = [IDLE._replace(key=key, waiting_since_s=4.5, wants_llm=True) for key in range(1, 17)]
+    under_way = Intake(is_llm_busy=True)
+    assert decide([running, *newcomers], 5.0, GPU, under_way).llm is None
+    assert decide([running, *newcomers], 5.0, GPU).llm is not None
+    assert decide([running, *newcomers[:15]], 5.0, GPU, under_way).llm is not None, "few: they would wait for the host"
+    assert decide(newcomers, 5.0, GPU, under_way).llm is not None, "the device would"
+    assert decide([running, *newcomers], 5.0, replace(GPU, is_llm_apart=True), under_way).llm is not None
+
+
+def test_of_four_steps_that_a_newcomer_waits_for_one_takes_along_who_has_plenty_left() -> None:
+    newcomer = IDLE._replace(key=0, waiting_since_s=4.5, wants_llm=True)
+    soon = IDLE._replace(key=1, deadline_s=5.5, wants_llm=True)
+    calm = [IDLE._replace(key=key, deadline_s=9.0, wants_llm=True) for key in range(2, 17)]
+
+    def rows(views: list[StreamView], num_llm_steps: int, limits: Limits = GPU) -> int:
+        step = decide(views, 5.0, limits, Intake(num_llm_steps=num_llm_steps)).llm
+        return len(step.keys) if step is not None else 0
+
+    many = [newcomer, soon, *calm]
+    assert [rows(many, number) for number in range(8)] == [17, 2, 2, 2, 17, 2, 2, 2]
+    assert rows([soon, *calm, IDLE._replace(key=17, deadline_s=9.0, wants_llm=True)], 1) == 17, "nobody waits"
+    assert rows(many[:-1], 1) == 16, "no step of many rows"
+    prompt = IDLE._replace(key=18, waiting_since_s=4.9, wants_llm=True, needs_prefill=True)
+    assert rows([*many, prompt], 1) == 18, "a prompt makes it one in any case"
+    assert rows(many, 1, LIMITS) == 17, "on a processor a row costs what it costs"
+    under_way = IDLE._replace(key=0, waiting_since_s=4.5)
+    assert rows([under_way, *calm, *(each._replace(key=each.key + 20) for each in calm)], 1) == 30, (
+        "none else would step"
+    )
+
+
+def test_the_llm_makes_way_for_first_blocks_to_their_end() -> None:
+    """Also behind the launch of their last step, when nothing of them is to be decided any more."""
+    heard = IDLE._replace(key=1, deadline_s=9.0, wants_llm=True)
+    assert decide([heard], 5.0, GPU).llm == LlmStep((1,))
+    under_way = Intake(has_first_blocks_under_way=True)
+    assert decide([heard], 5.0, GPU, under_way).llm is None
+    about_to_be_heard = IDLE._replace(key=2, wants_llm=True, awaits_samples=True)
+    assert decide([heard, about_to_be_heard], 5.0, GPU, under_way).llm is None, "who has a block coming lacks nothing"
+    newcomer = IDLE._replace(key=3, wants_llm=True)
+    step = decide([heard, about_to_be_heard, newcomer], 5.0, GPU, under_way).llm
+    assert step is not None
+    assert set(step.keys) == {1, 2, 3}, "but for who has none all step"
+    assert decide([heard._replace(deadline_s=5.5)], 5.0, GPU, under_way).llm is None, "first blocks take milliseconds"
+    short = heard._replace(deadline_s=5.1, awaits_samples=True)
+    assert decide([short], 5.0, GPU, under_way).llm == LlmStep((1,)), "and for a listener about to run dry"
+    assert decide([heard], 5.0, replace(GPU, is_llm_apart=True), under_way).llm == LlmStep((1,))
+
+
+def test_the_flow_holds_what_nobody_is_about_to_need_while_a_newcomer_lacks_tokens() -> None:
+    newcomer = IDLE._replace(key=1, wants_llm=True)
+    ready = IDLE._replace(key=2, deadline_s=5.5, block_frames=50)
+    running = IDLE._replace(key=3, deadline_s=9.0, batch=7, max_lead_s=99.0)
+    for heard in ([ready], [running], [ready, running]):
+        decision = decide([newcomer, *heard], 5.0, GPU)
+        assert (decision.llm, decision.flow, decision.holds_flow) == (LlmStep((1,)), None, True)
+        assert not decide(heard, 5.0, GPU).holds_flow, "nobody lacks any"
+        assert decide(heard, 5.0, GPU).flow is not None
+    in_flight = decide([newcomer, ready], 5.0, GPU, Intake(takes_llm_step=False))
+    assert (in_flight.is_idle, in_flight.holds_flow) == (True, True)
+    short = ready._replace(deadline_s=5.1)
+    assert decide([newcomer, short], 5.0, GPU).flow == BeginBlocks((2,)), "who would run dry waits for nobody"
+    unheard = IDLE._replace(key=4, block_frames=50)
+    assert decide([newcomer, unheard, ready], 5.0, GPU).flow == BeginBlocks((4, 2)), "nor does a first block"
+    assert decide([newcomer, ready], 5.0, replace(GPU, is_llm_apart=True)).flow == BeginBlocks((2,)), "nobody is slowed"
+    assert decide([newcomer, ready], 5.0, LIMITS).flow is None, "one processor takes one of the two"
+    assert decide([newcomer, ready], 5.0, LIMITS).holds_flow is False
+
+
+def test_a_listener_at_the_edge_overtakes_newcomers_and_newcomers_age() -> None:
+    edge = IDLE._replace(key=0, deadline_s=10.05, block_frames=50)
+    newcomer = IDLE._replace(key=1, waiting_since_s=9.99, block_frames=50)
+    assert decide([edge, newcomer], 10.0, LIMITS).flow == BeginBlocks((0,))
+    assert decide([edge, newcomer._replace(waiting_since_s=8.9)], 10.0, LIMITS).flow == BeginBlocks((1,))
+
+
+def test_who_waits_for_room_is_ranked_as_who_has_it_but_for_those_about_to_run_dry() -> None:
+    limits = replace(LIMITS, room_guard_s=1.0)
+    newcomer = IDLE._replace(key=0, waiting_since_s=9.5, begun_s=None)
+    old = newcomer._replace(key=1, waiting_since_s=1.0)
+    calm, short, dry = (
+        newcomer._replace(key=key, deadline_s=deadline_s) for key, deadline_s in ((2, 12.0), (3, 10.9), (4, 9.0))
+    )
+    ranked = sorted([calm, newcomer, short, old, dry], key=lambda view: urgency(view, 10.0, limits))
+    assert ranked == [dry, short, old, newcomer, calm]
+    assert [pressing_at_s(view, limits) for view in (short, newcomer)] == [9.9, math.inf]
+
+
+def test_listeners_with_plenty_left_are_served_by_the_age_of_their_clauses() -> None:
+    views = [
+        IDLE._replace(key=0, deadline_s=3.0, begun_s=2.0, block_frames=50),
+        IDLE._replace(key=1, deadline_s=4.0, begun_s=1.0, block_frames=50),
+        IDLE._replace(key=2, deadline_s=0.9, begun_s=3.0, block_frames=50),
+    ]
+    assert decide(views, 0.0, LIMITS).flow == BeginBlocks((2, 1, 0))
+
+
+def test_a_batch_takes_as_many_rows_as_there_are_blocks() -> None:
+    views = [IDLE._replace(key=key, waiting_since_s=key, block_frames=50) for key in range(4)]
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=2)).flow == BeginBlocks((0, 1))
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=0)).is_idle
+
+
+def test_rows_that_take_several_blocks_of_memory_are_added_up() -> None:
+    views = [
+        IDLE._replace(key=key, waiting_since_s=key, block_frames=50, num_blocks=num_blocks)
+        for key, num_blocks in enumerate([3, 4, 1, 1])
+    ]
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=9)).flow == BeginBlocks((0, 1, 2, 3))
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=5)).flow == BeginBlocks((0, 2, 3))
+    assert decide(views[:2], 9.0, LIMITS, Intake(num_blocks=2)).is_idle, "nothing fits: nothing is begun"
+
+
+def test_where_nothing_of_the_more_urgent_kind_fits_the_others_may_go_on() -> None:
+    unheard = IDLE._replace(key=0, waiting_since_s=0.0, block_frames=50, num_blocks=4)
+    heard = IDLE._replace(key=1, deadline_s=9.5, block_frames=50)
+    assert decide([unheard, heard], 9.0, LIMITS, Intake(num_blocks=2)).flow == BeginBlocks((1,))
+
+
+def test_short_blocks_leave_room_for_others() -> None:
+    size = BatchSize(num_rows=4, num_frames=100)
+    views = [
+        IDLE._replace(key=key, deadline_s=0.5 + key / 10, block_frames=frames)
+        for key, frames in enumerate([40, 50, 30, 10, 4])
+    ]
+    assert decide(views, 0.0, Limits(size)).flow == BeginBlocks((0, 1, 3)), "10 fill up what 30 do not fit in"
+    assert decide(views, 0.0, Limits(replace(size, num_frames=140))).flow == BeginBlocks((0, 1, 2, 3)), "four rows"
+    assert decide(views, 0.0, Limits(size), Intake(num_blocks=2)).flow == BeginBlocks((0, 1))
+    first = views[4]._replace(deadline_s=0.1)
+    assert decide([first, *views[:4]], 0.0, Limits(size)).flow == BeginBlocks((4, 0, 1)), "6 frames stay empty"
+
+
+@given(
+    frames=st.lists(st.integers(1, 25).map(lambda n: 2 * n), min_size=1, max_size=60),
+    size=st.builds(BatchSize, num_rows=st.integers(1, 40), num_frames=st.integers(25, 300).map(lambda n: 2 * n)),
+    deadlines=st.randoms(use_true_random=False),
+)
+def test_whoever_is_left_out_does_not_fit_beside_those_before_him(
+    frames: list[int], size: BatchSize, deadlines: Random
+) -> None:
+    views = [
+        IDLE._replace(key=key, deadline_s=deadlines.uniform(0.2, 0.9), block_frames=each)
+        for key, each in enumerate(frames)
+    ]
+    flow = decide(views, 0.0, Limits(size)).flow
+    assert isinstance(flow, BeginBlocks)
+    taken = [views[key] for key in flow.keys]
+    assert len(taken) <= size.num_rows
+    assert sum(view.block_frames for view in taken) <= size.num_frames
+
+    def turn(view: StreamView) -> tuple[float, int]:
+        return (view.deadline_s or 0.0, view.key)
+
+    assert taken == sorted(taken, key=turn)
+    for view in views:
+        if view not in taken:
+            before = [other for other in taken if turn(other) < turn(view)]
+            num_left = size.num_frames - sum(other.block_frames for other in before)
+            assert len(before) == size.num_rows or view.block_frames > num_left
+
+
+LANES = Limits(flow_batch=whole(2), is_concurrent=True)
+
+
+def calm(key: int, *, block_frames: int = 0) -> StreamView:
+    return IDLE._replace(key=key, deadline_s=3.0, wants_llm=True, block_frames=block_frames)
+
+
+def test_tokens_that_nobody_waits_for_make_way_for_a_first_block() -> None:
+    starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
+    decision = decide([starting, calm(2)], 0.0, LANES)
+    assert (decision.flow, decision.llm) == (BeginBlocks((1,)), None)
+    running = starting._replace(block_frames=0, batch=7)
+    decision = decide([running, calm(2)], 0.0, LANES, Intake(takes_flow_step=False, is_flow_busy=True))
+    assert decision.llm is None, "its Euler steps are on their way"
+    newcomer = IDLE._replace(key=3, wants_llm=True)
+    at_edge = IDLE._replace(key=4, wants_llm=True, deadline_s=0.1)
+    step = decide([running, calm(2), newcomer, at_edge], 0.0, LANES).llm
+    assert step is not None
+    assert set(step.keys) == {1, 2, 3, 4}, "a step that is taken takes all along"
+
+
+def test_tokens_that_nobody_waits_for_wait_while_two_batches_of_blocks_do() -> None:
+    backlog = [calm(key, block_frames=50) for key in range(4)]
+    assert decide([*backlog, calm(9)], 0.0, LANES).llm is None
+    assert decide([*backlog[:3], calm(9)], 0.0, LANES).llm == LlmStep((0, 1, 2, 9))
+    short = [calm(key, block_frames=40) for key in range(4)]
+    assert decide([*short, calm(9)], 0.0, LANES).llm is not None, "four rows, but not two batches of frames"
+    assert decide([*short, calm(8, block_frames=40), calm(9)], 0.0, LANES).llm is None
+
+
+def test_the_llm_yields_only_to_work_that_is_done() -> None:
+    views = [IDLE._replace(key=1, block_frames=50), calm(2)]
+    assert decide(views, 0.0, LANES, Intake(num_blocks=0)) == Decision(llm=LlmStep((2,)))
+
+
+def test_an_llm_on_a_device_of_its_own_makes_way_for_nobody() -> None:
+    apart = replace(LANES, is_llm_apart=True)
+    starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
+    assert decide([starting, calm(2)], 0.0, apart) == Decision(LlmStep((1, 2)), BeginBlocks((1,)))
+    backlog = [calm(key, block_frames=50) for key in range(4)]
+    assert decide([*backlog, calm(9)], 0.0, apart).llm == LlmStep((0, 1, 2, 3, 9))
+
+
+def test_batches_are_larger_where_all_have_plenty_left() -> None:
+    limits = replace(LANES, calm_flow_batch=whole(3))
+    views = [IDLE._replace(key=key, deadline_s=2.0 + key, block_frames=50) for key in range(4)]
+    assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1, 2))
+    views[3] = views[3]._replace(deadline_s=0.5)
+    assert decide(views, 0.0, limits).flow == BeginBlocks((3, 0)), "one of them is in a hurry"
+    views[3] = views[3]._replace(block_frames=0, wants_llm=True)
+    assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1)), "one lacks tokens and will be in a hurry"
+    assert decide(views[:3], 0.0, replace(limits, calm_flow_batch=None)).flow == BeginBlocks((0, 1))

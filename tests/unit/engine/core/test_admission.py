@@ -1,0 +1,196 @@
+"""Who gets room in the models: the most urgent first, and a large clause that waits is not overtaken for ever."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.golden import TINY_MODEL_DIR
+from tests.unit.engine.core.rostered import StubModels, stub_utterance, trusting
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.admission import Admission
+from voicegate.engine.core.clause import Clause, ClauseState
+from voicegate.engine.core.growth import Growth
+from voicegate.engine.core.policy.urgency import Limits
+from voicegate.engine.core.roster import Roster
+from voicegate.engine.core.stages import ReadyVoice
+from voicegate.engine.flow.batch_size import BatchSize
+
+pytestmark = pytest.mark.unit
+
+CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_waiting_utterances=2).resolved("cpu")
+LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)
+
+
+class Room(StubModels):
+    """Clauses need as much room as they have text tokens."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+        self.num_releases = 0
+        self.num_active = 0
+
+    def can_start(self, clause: Clause) -> bool:
+        return len(clause.text_ids) <= self.free
+
+    def start(self, clause: Clause) -> None:
+        self.free -= len(clause.text_ids)
+        self.num_active += 1
+        clause.state = ClauseState.RENDERING
+        clause.rendering = object()  # type: ignore[assignment]
+        clause.report()
+
+    def release(self, amount: int) -> None:
+        self.free += amount
+        self.num_releases += 1
+        self.num_active -= 1
+
+
+class Desk:
+    """An Admission with its surroundings."""
+
+    def __init__(self, free: int) -> None:
+        self.room: Any = Room(free)
+        self.brought_back: list[ReadyVoice] = []
+        self.roster = Roster(
+            CONFIG, LIMITS, self.room, Growth(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting
+        )
+        self.admission = Admission(CONFIG, self.room, self.roster, trusting, bring_back=self.brought_back.append)
+
+    def arrive(self, size: int, *, since_s: float, deadline_s: float | None = None) -> Any:
+        arrival = stub_utterance(self.roster, since_s=since_s, deadline_s=deadline_s)
+        arrival.clauses.append(Clause(arrival.listing, 0, "x", [1] * size, is_text_complete=True))
+        self.roster.add(arrival)
+        return arrival
+
+    def admitted(self, now_s: float = 10.0) -> list[Any]:
+        arrivals = []
+        for arrival, clause in self.admission.starts(now_s):
+            self.room.start(clause)
+            arrivals.append(arrival)
+        return arrivals
+
+
+def test_newcomers_come_in_their_order_and_listeners_who_have_time_behind_them() -> None:
+    desk = Desk(free=3)
+    listener = desk.arrive(1, since_s=1.0, deadline_s=11.5)
+    second, first = desk.arrive(1, since_s=5.0), desk.arrive(1, since_s=4.0)
+    assert desk.admitted() == [first, second, listener]
+
+
+def test_a_listener_about_to_run_dry_goes_before_newcomers_however_long_these_have_waited() -> None:
+    desk = Desk(free=1)
+    newcomer = desk.arrive(1, since_s=1.0)
+    dry, listener = desk.arrive(1, since_s=0.0, deadline_s=9.0), desk.arrive(1, since_s=0.0, deadline_s=10.9)
+    admitted = []
+    for _ in range(3):
+        admitted += desk.admitted()
+        desk.room.release(1)
+    assert admitted == [dry, listener, newcomer]
+
+
+def test_who_finds_no_room_waits_until_some_is_given_back() -> None:
+    desk = Desk(free=1)
+    arrival = desk.arrive(2, since_s=1.0)
+    assert desk.admitted() == []
+    assert desk.admitted() == []
+    desk.room.release(1)
+    assert desk.admitted() == [arrival]
+
+
+def test_a_small_newcomer_does_not_overtake_a_large_one_that_waits() -> None:
+    desk = Desk(free=1)
+    large = desk.arrive(5, since_s=1.0)
+    assert desk.admitted() == []
+    small = desk.arrive(1, since_s=2.0)
+    assert desk.admitted() == [], "there is room for it, but not its turn"
+    desk.room.release(3)
+    assert desk.admitted() == []
+    desk.room.release(2)
+    assert desk.admitted() == [large, small]
+
+
+def crowded(num_active: int, num_waiting: int) -> tuple[Desk, list[Any]]:
+    desk = Desk(num_active)
+    arrivals = [desk.arrive(1, since_s=number / 100) for number in range(num_active + num_waiting)]
+    assert desk.admitted() == arrivals[:num_active]
+    return desk, arrivals[num_active:]
+
+
+def test_those_who_wait_start_one_by_one_as_clauses_end() -> None:
+    desk, waiting = crowded(num_active=30, num_waiting=19)
+    for each in waiting[:3]:
+        assert desk.admitted() == []
+        desk.room.release(1)
+        assert desk.admitted() == [each]
+
+
+@given(num_active=st.integers(1, 60), num_waiting=st.integers(0, 100))
+def test_all_who_wait_have_started_when_as_many_clauses_have_ended(num_active: int, num_waiting: int) -> None:
+    desk, _ = crowded(num_active, num_waiting)
+    num_started = num_active
+    while desk.room.num_active:
+        desk.room.release(1)
+        num_started += len(desk.admitted())
+    assert num_started == num_active + num_waiting
+
+
+def test_so_many_are_welcome_as_find_room_or_a_place_to_wait() -> None:
+    desk = Desk(free=CONFIG.max_active_clauses)
+    assert desk.admission.num_welcome == CONFIG.max_active_clauses + 2
+    for _ in range(CONFIG.max_active_clauses):
+        desk.arrive(1, since_s=1.0)
+    desk.admitted()
+    assert desk.admission.num_welcome == 2
+    first = desk.arrive(1, since_s=2.0)
+    desk.admitted()
+    assert desk.admission.num_welcome == 1
+    unread = stub_utterance(desk.roster, since_s=3.0)
+    unread.feed.wants_reading = True
+    desk.roster.add(unread)
+    desk.admitted()
+    assert desk.admission.num_welcome == 0, "it may come to wait"
+    desk.roster.remove(first)
+    assert desk.admission.num_welcome == 1
+
+
+def test_a_listener_with_enough_to_play_gets_an_alarm_instead() -> None:
+    desk = Desk(free=9)
+    arrival = desk.arrive(1, since_s=1.0, deadline_s=20.0)
+    assert desk.admitted(now_s=10.0) == []
+    assert desk.roster.next_alarm_s(10.0) == 17.0
+    assert desk.admitted(now_s=17.0) == [arrival]
+
+
+def test_who_waits_for_a_voice_is_in_nobodys_way() -> None:
+    desk = Desk(free=2)
+    voiceless = desk.arrive(1, since_s=1.0)
+    voiceless.voice.flow_prompt.rendered = None
+    other = desk.arrive(1, since_s=2.0)
+    assert desk.admitted() == [other]
+    assert desk.brought_back == [voiceless.voice]
+    assert not desk.roster.is_room_short
+    voiceless.voice.flow_prompt.rendered = "some blocks"
+    assert desk.admitted() == [voiceless]
+
+
+def test_who_waits_for_a_voice_has_no_newcomer_refused() -> None:
+    desk = Desk(free=CONFIG.max_active_clauses)
+    for _ in range(2):  # so many may wait for room
+        desk.arrive(1, since_s=1.0).voice.flow_prompt.rendered = None
+    assert desk.admitted() == []
+    assert desk.admission.num_welcome == CONFIG.max_active_clauses
+    desk.arrive(1, since_s=2.0)
+    assert len(desk.admitted()) == 1
+    assert desk.admission.num_welcome == CONFIG.max_active_clauses - 1
+
+
+def test_where_the_one_who_waited_for_room_has_gone_others_wait_for_no_end() -> None:
+    desk = Desk(free=2)
+    active = desk.arrive(1, since_s=1.0)
+    assert desk.admitted() == [active]
+    large, small = desk.arrive(2, since_s=2.0), desk.arrive(1, since_s=3.0)
+    assert desk.admitted() == []
+    desk.roster.remove(large)
+    assert desk.admitted() == [small]

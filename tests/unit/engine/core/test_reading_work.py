@@ -1,0 +1,119 @@
+"""Reading is bounded a bite and linear in all, whatever the text. Calls are counted; bench.reading has the times."""
+
+import sys
+from types import FrameType
+
+import pytest
+
+from tests.support.tiny_tokenizer import tiny_tokenizer
+from voicegate.bench.reading import UNITS, message
+from voicegate.engine.core.clause import Listing
+from voicegate.engine.core.clause_feed import BITE_CHARS, ClauseFeed
+from voicegate.engine.dictionary import Dictionary
+from voicegate.engine.interface import SpeakingMode
+from voicegate.engine.text.pronunciation import Pronunciation
+
+pytestmark = pytest.mark.unit
+
+MODES = [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM]
+# A call of Python or C takes about 0.1 us: a bite of so many is below a millisecond, but for what its patterns scan.
+MAX_CALLS_A_BITE = 10_000
+
+
+class CallCounter:
+    def __init__(self) -> None:
+        self.num_calls = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        self.num_calls += event in ("call", "c_call")
+
+    def __enter__(self) -> "CallCounter":
+        sys.setprofile(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+
+def new_feed(mode: SpeakingMode) -> ClauseFeed:
+    return ClauseFeed(Listing(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=750)
+
+
+def calls_of_bites(text: str, mode: SpeakingMode) -> list[int]:
+    feed = new_feed(mode)
+    feed.push(text)
+    feed.end()
+    bites: list[int] = []
+    while feed.has_unread:
+        with CallCounter() as counter:
+            feed.read()
+        bites.append(counter.num_calls)
+        while feed.clauses and feed.clauses[0].is_text_complete:  # as if spoken
+            feed.clauses.popleft()
+    return bites
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", UNITS)
+def test_a_bite_is_bounded_and_all_of_them_are_linear(name: str, mode: SpeakingMode) -> None:
+    short = calls_of_bites(message(name, num_chars=750), mode)
+    long = calls_of_bites(message(name, num_chars=3_000), mode)
+    assert max(long) < MAX_CALLS_A_BITE
+    assert sum(long) < 5 * sum(short)
+
+
+@pytest.mark.parametrize("mode", [*MODES, SpeakingMode.INCREMENTAL])
+def test_a_bite_is_bounded_also_where_each_word_is_said_with_many(mode: SpeakingMode) -> None:
+    dictionary = Dictionary({letter: f"one {'9' * 100} {letter * 20}" for letter in "abcdefgh"})
+    feed = ClauseFeed(
+        *(Listing(0), mode, tiny_tokenizer()),
+        language="en",
+        max_clause_tokens=750,
+        pronunciation=Pronunciation((dictionary,)),
+    )
+    calls = []
+    for _ in range(30):
+        feed.push("a b c d ")
+        while feed.has_unread:
+            with CallCounter() as counter:
+                feed.read()
+            calls.append(counter.num_calls)
+        with CallCounter() as counter:
+            feed.grow()
+        calls.append(counter.num_calls)
+        while feed.clauses and feed.clauses[0].is_text_complete:  # as if spoken
+            feed.clauses.popleft()
+    assert max(calls) < 2 * MAX_CALLS_A_BITE  # where a span of 120 words is parted
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("num_chars", [1, 100_000, 1_000_000])
+def test_a_message_is_only_recorded(num_chars: int, mode: SpeakingMode) -> None:
+    feed = new_feed(mode)
+    with CallCounter() as counter:
+        feed.push("7" * num_chars)
+        feed.flush("f")
+        feed.end()
+    assert counter.num_calls < 20
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_bite_cuts_no_more_than_its_characters(mode: SpeakingMode) -> None:
+    feed = new_feed(mode)
+    feed.push("\n" * 10_000)
+    num_bites = 0
+    while feed.has_unread:
+        feed.read()
+        num_bites += 1
+    assert num_bites >= 10_000 // BITE_CHARS
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_asking_whether_to_read_costs_the_same_however_much_is_unread(mode: SpeakingMode) -> None:
+    feed = new_feed(mode)
+    feed.push("Yes. " * 100_000)
+    while feed.wants_reading:
+        feed.read()
+    with CallCounter() as counter:
+        assert not feed.wants_reading
+    assert counter.num_calls < 50

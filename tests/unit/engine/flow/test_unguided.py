@@ -1,0 +1,65 @@
+"""A flow whose guidance was distilled into it: the half without conditions is not computed."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.support.flow import (
+    CPU,
+    drain,
+    flow_config,
+    flow_state,
+    make_prompt,
+    make_runner,
+    make_tokens,
+    render_ready,
+    short_noise,
+)
+from voicegate.engine.flow.block_pool import BlockPool
+from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.flow.offline import render_offline
+from voicegate.engine.flow.plain_solver import PlainSolver
+from voicegate.engine.flow.prompt import load_prompt
+from voicegate.engine.flow.runner import FlowRunner
+
+pytestmark = pytest.mark.unit
+
+# Nothing beside 1 in float32: both halves are computed, and one has no weight.
+_NEXT_TO_NOTHING = 1e-30
+
+
+def streamed(runner: FlowRunner) -> torch.Tensor:
+    stream = runner.open(runner.prepare(make_prompt(30)))
+    stream.append(make_tokens(90))
+    stream.finish()
+    return drain(runner, stream)
+
+
+def test_it_speaks_as_with_both_halves() -> None:
+    both = streamed(make_runner(config=replace(flow_config(), cfg_rate=_NEXT_TO_NOTHING)))
+    alone = streamed(make_runner(config=replace(flow_config(), cfg_rate=0.0)))
+    torch.testing.assert_close(alone, both, rtol=0, atol=2e-6)
+
+
+def test_what_streams_is_what_is_rendered_whole() -> None:
+    config = replace(flow_config(), cfg_rate=0.0)
+    model = FlowModel(config, flow_state(), device=CPU, dtype=torch.float32, noise=short_noise())
+    prompt = load_prompt(model, make_prompt(30))
+    whole = render_offline(model, prompt, make_tokens(90), streaming=True, is_final=True)
+    torch.testing.assert_close(streamed(make_runner(config=config)), whole, rtol=0, atol=1e-5)
+
+
+def test_half_of_the_memory_is_never_touched() -> None:
+    config = replace(flow_config(), cfg_rate=0.0)
+    model = FlowModel(config, flow_state(), device=CPU, dtype=torch.float32, noise=short_noise())
+    steps = config.num_euler_steps
+    pool = BlockPool(config.estimator, num_steps=steps, num_blocks=9, device=CPU, dtype=torch.float32, poison=True)
+    runner = FlowRunner(model, pool, PlainSolver(model, pool, max_streams=1), max_streams=1)
+    prepared = runner.prepare(make_prompt(30))
+    stream = runner.open(prepared)
+    stream.append(make_tokens(40))
+    render_ready(runner, [stream])
+    conditioned, other = pool.keys_values.chunk(2, dim=4)
+    assert not conditioned.isnan().all()
+    assert other.isnan().all()

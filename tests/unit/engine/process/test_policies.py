@@ -1,0 +1,106 @@
+"""Where newcomers go, when a process hangs, and when the next one is started: all pure."""
+
+from dataclasses import replace
+
+import pytest
+
+from voicegate.engine.core.policy.placement import Load, choose
+from voicegate.engine.process.backoff import Backoff
+from voicegate.engine.process.vitals import START_PATIENCE_LOOKS, Vitals
+
+pytestmark = pytest.mark.unit
+
+FREE = Load(room=100, num_placed=0, max_live=100, num_blocks_free=500.0, max_blocks=500.0)
+
+
+def chosen(*loads: Load) -> int | None:
+    return choose(enumerate(loads))
+
+
+def test_who_has_no_room_is_not_asked() -> None:
+    assert chosen() is None
+    assert chosen(replace(FREE, room=0)) is None
+    assert chosen(replace(FREE, room=0), replace(FREE, num_placed=99, room=1)) == 1
+
+
+def test_the_one_with_fewer_takes_it_and_equals_take_turns() -> None:
+    assert chosen(FREE, FREE) == 0
+    assert chosen(replace(FREE, num_placed=1), FREE) == 1
+    assert chosen(replace(FREE, num_placed=1), replace(FREE, num_placed=1)) == 0
+
+
+def test_a_queue_and_full_memory_count_against_it() -> None:
+    few = replace(FREE, num_placed=10)
+    assert chosen(replace(few, num_waiting=5), replace(few, num_placed=12)) == 1
+    assert chosen(replace(few, num_blocks_free=300.0), replace(few, num_placed=12)) == 1
+
+
+def test_a_larger_gpu_takes_more() -> None:
+    loads = [FREE, replace(FREE, max_live=300, num_blocks_free=1500.0, max_blocks=1500.0, room=300)]
+    for _ in range(200):
+        place = chosen(*loads)
+        assert place is not None
+        loads[place] = replace(loads[place], num_placed=loads[place].num_placed + 1, room=loads[place].room - 1)
+    assert [load.num_placed for load in loads] == [50, 150]
+
+
+def test_those_who_come_in_one_moment_do_not_all_go_where_there_was_a_little_less() -> None:
+    """Memory and queue are known as they were before the first of them."""
+    loads = [replace(FREE, num_waiting=3, num_blocks_free=400.0), FREE]
+    for _ in range(100):
+        place = chosen(*loads)
+        assert place is not None
+        loads[place] = replace(loads[place], num_placed=loads[place].num_placed + 1)
+    assert min(load.num_placed for load in loads) >= 35
+
+
+def test_an_engine_that_tells_nothing_of_its_memory_is_known_by_its_places() -> None:
+    fake = Load(room=5, num_placed=1, max_live=10)
+    assert chosen(fake, replace(fake, num_placed=0)) == 1
+
+
+# --- hangs ------------------------------------------------------------------------------------------------
+
+
+def test_who_works_and_who_has_nothing_to_do_may_go_on_for_ever() -> None:
+    vitals = Vitals(3)
+    vitals.start()
+    for pulse in [*range(100), *[None] * 100]:
+        vitals.hear(pulse)
+        assert vitals.look() is None
+
+
+def test_one_that_tells_nothing_is_found_out() -> None:
+    vitals = Vitals(3)
+    vitals.start()
+    vitals.hear(None)
+    assert [vitals.look() for _ in range(4)] == [None, None, None, "it does not answer"]
+
+
+def test_one_that_gets_nothing_done_is_found_out() -> None:
+    vitals = Vitals(3)
+    vitals.start()
+    told = []
+    for _ in range(4):
+        vitals.hear(7)
+        told.append(vitals.look())
+    assert told == [None, None, None, "it gets nothing done"]
+
+
+def test_one_that_loads_may_be_silent_for_longer() -> None:
+    vitals = Vitals(3)
+    assert {vitals.look() for _ in range(START_PATIENCE_LOOKS)} == {None}
+    assert vitals.look() == "it does not answer"
+
+
+# --- the next one -----------------------------------------------------------------------------------------
+
+
+def test_who_dies_young_again_and_again_is_followed_later_and_later() -> None:
+    backoff = Backoff()
+    assert [backoff.delay_s(5.0) for _ in range(9)] == [0, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_long_life_is_followed_by_another_at_once() -> None:
+    backoff = Backoff()
+    assert [backoff.delay_s(life_s) for life_s in (5, 5, 59, 60, 5, 1000, 0, 0)] == [0, 1, 2, 0, 1, 0, 1, 2]
