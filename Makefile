@@ -31,7 +31,7 @@ define install-apart
 	--no-deps --target $@.part -r $< && touch $@.part && mv $@.part $@ && exit; done; exit 1
 endef
 
-.PHONY: help demo check test setup lint format types imports quick unit disturbed soak wheels serve doctor bench clean
+.PHONY: help demo check test setup lint format types imports quick budget unit disturbed soak wheels serve doctor bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,7 +47,7 @@ $(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/gpu-versio
 demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav, demo.opus, a timeline
 	@$(BIN)/python -m voicegate.bench.demo
 
-check: lint types imports quick  ## while you work: lint, types, import contracts and the quick unit tests
+check: lint types imports quick budget  ## while you work: lint, types, import contracts, the quick unit tests; and the tree's size
 
 test:  ## before you push: everything that needs no GPU
 	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
@@ -98,6 +98,9 @@ $(RAY): tests/soak/ray.txt $(READY)
 # Five tests that took longest are named: one of a second or more belongs in SLOW.
 quick: $(READY)
 	$(PYTEST) -m "not soak" --durations 5 --durations-min 1 $(SLOW:%=--ignore-glob='tests/unit/%') tests/unit
+
+budget: $(READY)  ## lines by folder, beside what they may be
+	@$(BIN)/python -m voicegate.bench.budget
 
 unit: setup
 	$(PYTEST) -m "not gpu and not soak"

@@ -25,7 +25,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.programs import required
 from voicegate import __version__, clients
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PLAYER = Path(clients.__file__).parent / "browser/player"
 NAME = "voicegate-player"

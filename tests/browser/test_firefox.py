@@ -17,7 +17,7 @@ from tests.integration.wire_client import pitch_hz
 from tests.support.programs import required
 from voicegate.engine.fake.engine import tone_hz
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def program() -> str:

@@ -23,7 +23,7 @@ from voicegate.gateway.cli.voices import fetch_voices
 
 Proxy = Callable[[str, Path], contextlib.AbstractAsyncContextManager[str]]
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 DOCUMENT = Path(__file__).parents[2] / "docs/operations.md"
 

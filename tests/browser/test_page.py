@@ -18,7 +18,7 @@ from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AT_1X = Script(chunk_ms=240, real_time_factor=0.2)
 # A machine that is busy with something else may hold up the player, which then runs dry, and the page for a word.

@@ -13,7 +13,7 @@ from tests.integration.wire_client import pitch_hz
 from voicegate import clients
 from voicegate.engine.fake.engine import FakeEngine, Script, tone_hz
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 RATE_HZ = 48_000
 # Audio comes faster than it is played, then is held to real time by the lead that the player asks for.

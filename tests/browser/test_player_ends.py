@@ -12,7 +12,7 @@ from tests.integration.stub_gateway import Peer, stub_gateway
 from voicegate.gateway.server.http import pages_static
 from voicegate.protocol import messages as wire
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest.mark.parametrize("context_id", ['""', '"x".repeat(65)', r'"a\u0001b"', r'"\ud800"', "null", "5"])

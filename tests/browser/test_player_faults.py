@@ -21,7 +21,7 @@ from voicegate.gateway.server.http.pages_static import HEADERS, static_file
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TONE = (0.4 * np.sin(2 * np.pi * 500 * np.arange(12_000) / 24_000)).astype(np.float32)
 # Within which a busy machine comes to do what is to be done in the middle of a tone.

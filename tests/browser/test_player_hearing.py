@@ -24,7 +24,7 @@ from tests.integration.stub_gateway import Peer, stub_gateway
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SAY = """
     const say = (text) => {

@@ -9,7 +9,7 @@ from tests.integration.stub_gateway import Peer
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_what_was_heard_of_the_last_is_not_heard_of_the_next(page: Page) -> None:

@@ -16,7 +16,7 @@ from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 RESUMABLE = msgspec.structs.replace(LIMITS, resume_seconds=60)  # no test is of giving up
 

@@ -8,7 +8,7 @@ from playwright.async_api import Page
 
 from tests.browser.rig import Samples, floats, snr_db
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 RATE_HZ = 48_000
 FADE = 240  # samples

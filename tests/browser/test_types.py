@@ -11,8 +11,6 @@ from playwright._impl._driver import compute_driver_executable
 
 from voicegate import clients
 
-pytestmark = pytest.mark.integration
-
 PLAYER = Path(clients.__file__).parent / "browser/player"
 COMPILER = Path(sys.prefix) / "typescript/node_modules/typescript/lib/tsc.js"
 OPTIONS = (

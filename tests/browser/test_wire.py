@@ -10,7 +10,7 @@ from playwright.async_api import Page
 from tests.unit.protocol.test_vectors import VECTORS
 from voicegate.protocol import codec
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 UNPACK = """
     wire.unpackAudio(Uint8Array.from(row.hex.match(/../g) ?? [], (byte) => parseInt(byte, 16)).buffer)

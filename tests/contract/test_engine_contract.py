@@ -37,8 +37,6 @@ from voicegate.engine.interface import (
     VoiceRefused,
 )
 
-pytestmark = pytest.mark.contract
-
 PCM = AudioFormat(codec=Codec.PCM_S16LE)
 
 

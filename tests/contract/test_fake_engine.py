@@ -18,8 +18,6 @@ from voicegate.engine.interface import (
     UtteranceId,
 )
 
-pytestmark = pytest.mark.contract
-
 PCM = AudioFormat(codec=Codec.PCM_S16LE)
 
 

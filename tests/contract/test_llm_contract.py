@@ -28,8 +28,6 @@ from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import SamplingConfig
 
-pytestmark = pytest.mark.contract
-
 CONFIG = small_llm_config()
 STATE = small_state_dict()
 NUM_SLOTS = 3

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 
-import pytest
 from websockets.asyncio.client import connect
 
 from tests.integration.wire_client import connect_to
@@ -13,8 +12,6 @@ from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import tiny_engine
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
-
-pytestmark = pytest.mark.e2e
 
 TEXT = "The train to the coast leaves at half past seven."
 VOICE, SEED = "rms", 3

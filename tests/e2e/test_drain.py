@@ -9,13 +9,9 @@ import os
 import signal
 import sys
 
-import pytest
-
 from tests.integration.raw_client import get
 from voicegate.clients.python.client import connect
 from voicegate.protocol.messages import Done
-
-pytestmark = pytest.mark.e2e
 
 SETTINGS = {
     "VOICEGATE_PORT": "0",

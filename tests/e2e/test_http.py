@@ -6,7 +6,6 @@ import dataclasses
 import io
 
 import numpy as np
-import pytest
 import soundfile
 
 from tests.integration.http_client import PCM, post
@@ -18,8 +17,6 @@ from tests.support.tiny_engine import tiny_engine
 from voicegate.engine.voices.voice import load_voice
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
-
-pytestmark = pytest.mark.e2e
 
 TEXT = "The train leaves at half past seven."
 

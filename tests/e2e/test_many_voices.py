@@ -4,15 +4,12 @@ import asyncio
 from dataclasses import replace
 
 import httpx
-import pytest
 
 from tests.integration.http_client import base_url
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import stages_with_room_for, tiny_engine
 from voicegate.gateway.server.run import running_gateway
-
-pytestmark = pytest.mark.e2e
 
 RECORDING = (TINY_MODEL_DIR / "voices" / "rms_prompt.wav").read_bytes()
 NUM_VOICES = 6

@@ -18,8 +18,6 @@ from tests.support.tiny_engine import tiny_engine
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.e2e
-
 FIRST, SECOND = "Good morning, my friend.", " The train leaves at nine."
 
 

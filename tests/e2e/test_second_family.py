@@ -26,8 +26,6 @@ from voicegate.gateway.cli.main import run
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.e2e
-
 TEXT = "Good morning. We leave at noon."
 PCM = wire.Format(codec="pcm_s16le")
 

@@ -20,8 +20,6 @@ from voicegate.engine import units
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol.messages import Cancelled, Done, Format
 
-pytestmark = pytest.mark.e2e
-
 TEXT = "The train to the coast leaves at half past seven. It is going to rain this afternoon."
 
 

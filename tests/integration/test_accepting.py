@@ -12,8 +12,6 @@ from websockets.exceptions import InvalidStatus
 from tests.integration.wire_client import connect_to, running
 from voicegate.engine.fake.engine import FakeEngine
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 async def test_all_addresses_are_those_of_ipv4_too() -> None:

@@ -19,8 +19,6 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 CAPACITY, NUM_WAITING, NUM_SOCKETS = 8, 4, 3
 NUM_OFFERED = 3 * CAPACITY
 FIRST, SECOND = "as many words as fit ", "and the rest of them"

@@ -27,8 +27,6 @@ from voicegate.clients.python.errors import ContextFailed
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 MS_PER_CHARACTER = 60
 
 

@@ -16,8 +16,6 @@ from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 PCM = wire.Format(codec="pcm_s16le")
 # 60 s of PCM, 2.9 MB: far more than fits between the two ends.
 LONG_TEXT = "x" * 1000

@@ -12,8 +12,6 @@ from tests.integration.wire_client import WireClient, serving
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 LONE_SURROGATE = '{"type":"text","context":"mine","text":"\\ud83d"}'
 
 

@@ -30,8 +30,6 @@ from voicegate.clients.python.errors import ContextFailed
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol.messages import Done
 
-pytestmark = pytest.mark.integration
-
 # A quarter of a second to make, and four times that to hear.
 TEXT, SCRIPT = "Seventeen letters.", Script(real_time_factor=0.25, max_utterances=16)
 Start = Callable[[Fleet, Path], AbstractAsyncContextManager[Balancer]]

@@ -29,8 +29,6 @@ from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 from voicegate.protocol.messages import STREAM_PATH
 
-pytestmark = pytest.mark.integration
-
 MS_PER_CHARACTER = Script().ms_per_character
 TEXTS = Texts(short=("One, two.",), sentences=("This is a sentence.",), paragraphs=("This is one. And this is two.",))
 SETTINGS = Settings(texts=TEXTS, duration_s=0.6, num_alone=3, alone_limit_s=PATIENCE_S)

@@ -17,8 +17,6 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol.messages import Format
 
-pytestmark = pytest.mark.integration
-
 AT_ONCE = Backoff(first_s=0.001, max_s=0.02)
 SCRIPT = Script(real_time_factor=0.02, chunk_ms=60, ms_per_character=20, max_lead_ms=60_000)
 WORDS = ("sooner", "or", "later", "every", "wire", "is", "cut,", "and", "somebody", "says", "so;", "42", "times.")

@@ -14,8 +14,6 @@ from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:

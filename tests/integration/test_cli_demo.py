@@ -15,8 +15,6 @@ from voicegate.bench import demo
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.cli import local
 
-pytestmark = pytest.mark.integration
-
 TEXT = "Good morning, Emma. It is 25 degrees."
 
 

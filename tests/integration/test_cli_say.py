@@ -20,8 +20,6 @@ from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 
-pytestmark = pytest.mark.integration
-
 MS_PER_CHARACTER = Script().ms_per_character
 
 

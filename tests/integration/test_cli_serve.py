@@ -23,8 +23,6 @@ from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.errors import ConnectFailed
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 # In place of the module that imports torch, which takes longer than all the rest.
 SERVE = """
 import sys

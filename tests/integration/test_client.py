@@ -32,8 +32,6 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 MS_PER_CHARACTER = Script().ms_per_character
 
 

@@ -32,8 +32,6 @@ from voicegate.engine.interface import Overloaded
 from voicegate.gateway.auth.key_file import add_key
 from voicegate.gateway.auth.keyring import Key, digest_of
 
-pytestmark = pytest.mark.integration
-
 HERE = Path(__file__).parent / "javascript"
 CLIENT = Path(__file__).parents[2] / "clients/javascript"
 PLAYER = Path(__file__).parents[2] / "clients/browser/player"

@@ -16,8 +16,6 @@ from voicegate.clients.examples.llm_to_speech import main, speak
 from voicegate.clients.python.threaded import iterate_in_thread
 from voicegate.engine.fake.engine import Script
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:

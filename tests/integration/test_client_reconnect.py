@@ -27,8 +27,6 @@ from voicegate.clients.python.errors import (
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-pytestmark = pytest.mark.integration
-
 AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
 
 

@@ -22,8 +22,6 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.messages import STREAM_PATH, ClientMessage
 
-pytestmark = pytest.mark.integration
-
 AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
 RESUMABLE = msgspec.structs.replace(LIMITS, resume_seconds=60)
 

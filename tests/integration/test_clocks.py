@@ -9,8 +9,6 @@ from tests.integration.wire_client import serving
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 JUMPS_S = (3600.0, -3600.0, 86_400.0 * 365, -1e9, 0.0)
 
 

@@ -20,7 +20,7 @@ from tests.integration.configurations import configurations
 from tests.integration.wire_client import TIMEOUT_S, native_turns, serving
 
 # These packages call what websockets and pydantic have deprecated.
-pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 CLIENTS = (openai, Cartesia, DeepgramClient, DeepgramClientEnvironment, ElevenLabs, SpeakV1Text)
 SAID = "Hello there."

@@ -13,8 +13,6 @@ from tests.integration.wire_client import serving
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 # An engine that makes all at once, and a client that hangs up at a message over 1 MiB, as this library's do.
 AT_ONCE = Script(chunk_ms=60_000)
 LONG_TEXT = "x" * 700

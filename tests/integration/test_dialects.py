@@ -23,8 +23,6 @@ from voicegate.gateway.formats.encoder import StreamEncoder
 from voicegate.protocol import messages as wire
 from voicegate.protocol.formats import Coding, OutputFormat
 
-pytestmark = pytest.mark.integration
-
 TEXT = "Hello there, this is speech"
 AUDIO_MS = 60 * sum(map(str.isalnum, TEXT))  # as FakeEngine speaks
 ELEVENLABS = "/v1/text-to-speech/hum/multi-stream-input?output_format={}"

@@ -19,8 +19,6 @@ from voicegate.engine.process import crew
 from voicegate.engine.process.routing import RoutingEngine
 from voicegate.engine.process.site import Site, launched
 
-pytestmark = pytest.mark.integration
-
 MODULE = "tests.support.fake_engine_process"
 TALK = "One two three, four five six. " * 4
 

@@ -16,8 +16,6 @@ from tests.integration.stub_llm import StubLlm
 from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
 
-pytestmark = pytest.mark.integration
-
 PATIENCE_S = 90
 # In real time, so that there is something to interrupt.
 SCRIPT = Script(real_time_factor=1.0)

@@ -20,8 +20,6 @@ from voicegate.gateway.server.entrance.descriptors import SPARE_CONNECTIONS
 from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 STALL = Fault(FaultKind.STALL)
 
 

@@ -18,8 +18,6 @@ from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.engine.interface import EngineError, Overloaded, Unsupported, VoiceConflict, VoiceInfo, VoiceRefused
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 SPEECH = "/v1/audio/speech"
 WAV = b"RIFF and so on"
 LIMIT_BYTES = 1024 * 1024  # of a body otherwise

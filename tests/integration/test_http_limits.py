@@ -12,8 +12,6 @@ from tests.integration.raw_client import RawPeer, exchange, get, raw_connection
 from tests.integration.wire_client import TIMEOUT_S, Served, serving
 from voicegate.gateway.server.http.pages_static import static_file
 
-pytestmark = pytest.mark.integration
-
 SPEECH: Final = "/v1/audio/speech"
 SAID: Final = {"input": "Hello.", "response_format": "pcm"}
 HEAD: Final = f"POST {SPEECH} HTTP/1.1\r\nHost: localhost\r\n"

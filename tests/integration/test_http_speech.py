@@ -17,8 +17,6 @@ from voicegate.engine.interface import Overloaded
 from voicegate.protocol import messages as wire
 from voicegate.protocol.ogg import OggOpusMuxer
 
-pytestmark = pytest.mark.integration
-
 SPEECH = "/v1/audio/speech"
 TEXT = "Hello there, and more."
 STALL = Fault(FaultKind.STALL, after_ms=240)

@@ -22,8 +22,6 @@ from voicegate.engine.interface import EngineStopped, Overloaded, Unsupported, V
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
-pytestmark = pytest.mark.integration
-
 WAV = b"RIFF and so on"
 OF_ONE, OF_ANOTHER = {"X-Forwarded-For": "10.0.0.1"}, {"X-Forwarded-For": "10.0.0.2"}
 PART = b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\nguest\r\n--b--\r\n'

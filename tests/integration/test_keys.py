@@ -34,8 +34,6 @@ from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.protocol import messages as wire
 from voicegate.protocol.messages import SUBPROTOCOL
 
-pytestmark = pytest.mark.integration
-
 SECRET, OTHER = "vg_secret-of-ann", "vg_secret-of-ben"
 BEARER = {"Authorization": f"Bearer {SECRET}"}
 SPEECH = "/v1/audio/speech"

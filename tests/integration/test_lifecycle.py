@@ -26,8 +26,6 @@ from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK, Gateway
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-pytestmark = pytest.mark.integration
-
 
 class SlowStart(FakeEngine):
     def __init__(self) -> None:

@@ -24,8 +24,6 @@ from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import Gateway
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 
 class Scrape:
     def __init__(self, text: str) -> None:

@@ -23,8 +23,6 @@ from voicegate.gateway.server.entrance.descriptors import OWN_FILES, SPARE_CONNE
 from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 SERVER = """
 import json
 import sys

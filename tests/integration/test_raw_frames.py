@@ -19,8 +19,6 @@ from tests.integration.raw_client import frame, raw_connection, raw_peer, text_f
 from tests.integration.wire_client import Served, serving
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 PING = text_frame(wire.Ping("still here"))
 
 

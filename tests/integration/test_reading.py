@@ -14,8 +14,6 @@ from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 TEXT = "SQL in the US"
 
 

@@ -4,8 +4,6 @@ import asyncio
 import json
 from functools import partial
 
-import pytest
-
 from tests.integration.raw_client import get
 from tests.integration.test_metrics import scrape
 from tests.integration.wire_client import connect_to, running
@@ -13,8 +11,6 @@ from tests.support.polling import until
 from tests.support.replicas import RoutedEngine
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.protocol import messages as wire
-
-pytestmark = pytest.mark.integration
 
 STALLED = Script(faults=dict.fromkeys(range(10), Fault(FaultKind.STALL, after_ms=120)))
 

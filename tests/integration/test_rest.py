@@ -12,8 +12,6 @@ from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 FIRST, SECOND = "one two three", " and four more"
 NUM_CONTEXTS = 64
 PCM = wire.Format(codec="pcm_s16le")

@@ -20,8 +20,6 @@ from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-pytestmark = pytest.mark.integration
-
 # Made as fast as it is played at 20 times the speed, so that there is more to come when the socket drops.
 SLOWLY = Script(real_time_factor=0.05, chunk_ms=40, max_lead_ms=60_000)
 TEXT = "Nobody who listens to this should notice anything, whatever becomes of the wire between."

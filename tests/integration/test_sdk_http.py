@@ -21,8 +21,6 @@ from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded
 
-pytestmark = pytest.mark.integration
-
 TEXT = "Hello there, and more."
 STALL = Script(faults={0: Fault(FaultKind.STALL, after_ms=240)})
 

@@ -25,8 +25,6 @@ from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.engine.interface import Overloaded
 
-pytestmark = pytest.mark.integration
-
 PATIENCE_S = 300
 SAID = "Hello there."
 HERE = Path(__file__).parent / "javascript"

@@ -19,8 +19,6 @@ from tests.integration.processes import python
 from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
 
-pytestmark = pytest.mark.integration
-
 PACKAGES = Path(sys.prefix) / "pipecat"
 BOT = Path(__file__).with_name("pipecat_bot.py")
 # In the order of docs/compatibility.md.

@@ -18,7 +18,7 @@ from voicegate.engine.interface import Overloaded
 from voicegate.protocol import messages as wire
 
 # These packages call what websockets and pydantic have deprecated.
-pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 TURNS = ("Hello there, and more.", "A second turn.", "The third.")
 LONG = "word " * 100

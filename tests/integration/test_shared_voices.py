@@ -20,8 +20,6 @@ from voicegate.engine.voices.voice import save_pace
 from voicegate.gateway.cli.replicas import sites_of
 from voicegate.gateway.config import GatewayConfig
 
-pytestmark = pytest.mark.integration
-
 RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
 TEXT = "Hello there, it is very nice to meet you."
 

@@ -16,8 +16,6 @@ from tests.integration.wire_client import serving
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.protocol.dialects.one_shot import LEAD_MS
 
-pytestmark = pytest.mark.integration
-
 TEXT = "Hello there."
 # A model that follows no instructions and repeats nothing: what can be left out is left out.
 PLAIN = Script(max_instruct_chars=0, is_reproducible=False)

@@ -13,8 +13,6 @@ from tests.integration.wire_client import TIMEOUT_S, serving
 from voicegate.bench.gateway.strangers import Stranger, Strangers
 from voicegate.engine.fake.engine import Script
 
-pytestmark = pytest.mark.integration
-
 
 async def run_until(is_so: Callable[[], bool], *behaviours: Coroutine[Any, Any, None]) -> None:
     async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:

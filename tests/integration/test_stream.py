@@ -8,8 +8,6 @@ from voicegate.engine.interface import UtteranceId
 from voicegate.protocol import messages as wire
 from voicegate.protocol.messages import SUBPROTOCOL
 
-pytestmark = pytest.mark.integration
-
 MS_PER_CHARACTER = 60
 SAMPLES_PER_MS = 48
 

@@ -35,8 +35,6 @@ from voicegate.gateway.server.server import Gateway
 from voicegate.gateway.session.quota import Holding
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:

@@ -20,8 +20,6 @@ from voicegate.gateway.server.server import Gateway
 from voicegate.gateway.server.tracing import Tracing
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 

@@ -14,8 +14,6 @@ from tests.integration.wire_client import Served, WireClient, serving
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 MS_PER_CHARACTER = 60
 CONTEXTS_PER_SOCKET = 2
 CLIENTS = st.integers(0, 1)

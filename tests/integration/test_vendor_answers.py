@@ -22,7 +22,7 @@ from voicegate.engine.fake.engine import VOICES
 from voicegate.protocol.messages import STREAM_PATH
 
 # These packages call what websockets and pydantic have deprecated.
-pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 NAMES = [voice.name for voice in VOICES]
 ELEVENLABS, CARTESIA, DEEPGRAM = "xi-api-key: k", "Cartesia-Version: 2026-08-14", "Authorization: Token k"

@@ -1,13 +1,10 @@
 """A voice that comes while sockets are open can be used on them at once, and is listed; one that goes is refused."""
 
-import pytest
 from websockets.asyncio.client import connect
 
 from tests.integration.wire_client import serving
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
-
-pytestmark = pytest.mark.integration
 
 
 async def voices_greeted_with(url: str) -> tuple[str, ...]:

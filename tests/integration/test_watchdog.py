@@ -26,8 +26,6 @@ from voicegate.engine.load.build import engine_info
 from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 # Lower takes an engine that a busy machine does not get to for one that hangs.
 LIMIT_S = 3.0
 

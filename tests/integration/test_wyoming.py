@@ -33,8 +33,6 @@ from voicegate.gateway.server import wyoming
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import EXIT_OK, Gateway
 
-pytestmark = pytest.mark.integration
-
 MAX_BYTES = 1024 * 1024  # `max_message_bytes`
 
 

@@ -10,8 +10,6 @@ import pytest
 import voicegate
 from tests.packaging.environments import ROOT, Environment, plain_environment
 
-pytestmark = pytest.mark.packaging
-
 _FOLDERS = ("gateway", "engine", "clients", "bench", "deploy", "models")
 # By wheels: on the public index `voicegate` is another project's.
 _SERVER_EXTRA = '`pip install dist/voicegate_tiny_model-*.whl "$(ls dist/voicegate-*.whl)[server]"`'

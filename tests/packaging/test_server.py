@@ -11,8 +11,6 @@ import pytest
 from tests.packaging.environments import ROOT, Environment, plain_environment
 from tests.unit.clients.deadline import deadline
 
-pytestmark = pytest.mark.packaging
-
 _LIMIT_S = 240  # torch is imported and a model warmed up, on a machine that may be busy
 _README_URL = "ws://127.0.0.1:8080/v1/stream"
 # Around the README's lines: a text in pieces, a player that counts, and what it counted.

@@ -8,13 +8,9 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from zipfile import ZipFile
 
-import pytest
-
 import voicegate
 from tests.packaging.conftest import LIGHT, Distributions
 from tests.packaging.environments import ROOT
-
-pytestmark = pytest.mark.packaging
 
 
 def names(wheel: Path) -> set[str]:

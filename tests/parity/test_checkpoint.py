@@ -24,8 +24,6 @@ from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.offline import OfflineVocoder
 
-pytestmark = pytest.mark.parity
-
 CPU = torch.device("cpu")
 # Ten times what two correct float32 implementations differ by (golden README).
 HIDDEN_TOLERANCE = 3e-5

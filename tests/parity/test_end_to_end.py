@@ -18,8 +18,6 @@ from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.vocoder.stretch import MelStretch
 
-pytestmark = pytest.mark.parity
-
 # The golden README: the vocoder alone, from equal mels, is equal to 2e-5; ten times that.
 VOCODER_TOLERANCE = 2e-4
 # From mels that differ in the last bits (1e-6) the phase of the voice drifts apart with time, as for any two correct

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import cast
 
-import pytest
-
 from tests.contract.listener import Listener
 from tests.support.encoders import children, kill, until_whole
 from tests.support.patience import PATIENCE_S
@@ -28,8 +26,6 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.load.build import create_engine
-
-pytestmark = pytest.mark.parity
 
 
 async def events_of(engine: Engine, name: str, text: str) -> AsyncIterator[EngineEvent]:

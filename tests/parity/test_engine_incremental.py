@@ -9,8 +9,6 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.interface import Cancelled, Done, Flushed, SpeakingMode, UtteranceId
 
-pytestmark = pytest.mark.parity
-
 MODE = SpeakingMode.INCREMENTAL
 STALLING = replace(CONFIG, stall_ms=350, stall_lead_ms=500)
 SENTENCE = "Please put the milk back in the fridge when you are done."

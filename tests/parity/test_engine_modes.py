@@ -13,8 +13,6 @@ from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 
-pytestmark = pytest.mark.parity
-
 TEXT = "It is a fine day."
 MODES = [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM]
 

@@ -8,8 +8,6 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.interface import AtRest, AudioReady, Cancelled, Done, SpeakingMode, UtteranceId
 
-pytestmark = pytest.mark.parity
-
 STALL_S, STALL_LEAD_S = 0.35, 0.5
 STALLING = replace(CONFIG, stall_ms=350, stall_lead_ms=500)
 FIRST, SECOND = "Good morning, my friend. ", "It is 12:30 now."

@@ -7,8 +7,6 @@ import pytest
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
 from voicegate.engine.interface import Done, SpeakingMode
 
-pytestmark = pytest.mark.parity
-
 TEXT = "Good morning, how are you today? Fine."
 
 

@@ -8,8 +8,6 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.interface import AtRest, AudioReady, Done, Flushed, SpeakingMode, UtteranceId
 
-pytestmark = pytest.mark.parity
-
 STALL_S = 0.35
 STALLING = replace(CONFIG, stall_ms=350, stall_lead_ms=500)
 UNFINISHED = "Good morning, let me see what"  # "what" may go on as "whatever"

@@ -24,8 +24,6 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.stepped import SteppedLlm
 
-pytestmark = pytest.mark.parity
-
 TEXT = "Good morning, how are you today? Fine."
 
 

@@ -16,8 +16,6 @@ from voicegate.engine.load.build import load_stages
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 
-pytestmark = pytest.mark.parity
-
 TEXTS = ["Good day to you. ", "And good night."]
 
 

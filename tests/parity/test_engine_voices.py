@@ -11,8 +11,6 @@ from voicegate.engine.core.voice_shelf import voice_room
 from voicegate.engine.interface import Done, EngineError, VoiceRefused
 from voicegate.engine.voices.voice import Voice
 
-pytestmark = pytest.mark.parity
-
 
 @pytest.fixture
 def rms() -> Voice:

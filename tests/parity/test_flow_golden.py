@@ -33,8 +33,6 @@ from voicegate.engine.flow.weights import ESTIMATOR_PREFIX
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 
-pytestmark = pytest.mark.parity
-
 # Trained weights have larger activations than the golden ones (models/tiny/RECIPE.md).
 TINY_ATOL = 2e-3
 TIME = 0.37  # of dit.npz

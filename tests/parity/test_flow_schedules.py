@@ -16,8 +16,6 @@ from voicegate.engine.flow.backend import BatchesExhausted, BlocksExhausted
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.stream import BlockBatch, BlockStream
 
-pytestmark = pytest.mark.parity
-
 # Of two runs of the same arithmetic in differently shaped products: 1.2e-6 was seen.
 BATCH_ATOL = 5e-6
 # Of the voices: a block to share, a phase within the first block, none at all.

@@ -26,8 +26,6 @@ from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.model.config import SamplingConfig
 
-pytestmark = pytest.mark.parity
-
 CONFIG = golden_llm_config()
 GOLDEN = load_arrays("llm.npz")
 # Ten times what two correct float32 implementations differ by (golden README).

@@ -12,8 +12,6 @@ from tests.unit.engine.llm.support import golden_llm_config
 from voicegate.engine.llm.sampler import Draw, RepetitionAwareSampler, inverse_cdf
 from voicegate.engine.model.config import SamplingConfig
 
-pytestmark = pytest.mark.parity
-
 GOLDEN = load_arrays("ras.npz")
 CONFIG = golden_llm_config()
 TOP_K = SamplingConfig().top_k

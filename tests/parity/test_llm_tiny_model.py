@@ -18,8 +18,6 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata, load_state_dict
 
-pytestmark = pytest.mark.parity
-
 NUM_TOKENS = 40
 
 

@@ -24,8 +24,6 @@ from voicegate.engine.load.startup import ModelStart
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.vocoder.backend import VocoderJob
 
-pytestmark = pytest.mark.unit
-
 TEXTS = ("Good morning.", "It rains, and the train is late.", "Yes.")
 
 

@@ -27,8 +27,6 @@ from voicegate.engine.families.stepaudio2.flow.passes import ChunkPasses
 from voicegate.engine.families.stepaudio2.flow.stream import ChunkStream
 from voicegate.engine.families.stepaudio2.flow.weights import ESTIMATOR_PREFIX, below
 
-pytestmark = pytest.mark.unit
-
 ATOL = 1e-4  # of the golden README; a wrong order of trimming is 1e-2 off
 CPU = torch.device("cpu")
 

@@ -1,14 +1,11 @@
 """From speech tokens to samples as upstream streams them: flow and vocoder behind the engine's seams."""
 
-import pytest
 import torch
 
 from tests.support.stepaudio2 import golden_flow, golden_prompt, golden_vocoder, load_arrays, source_noise
 from voicegate.engine.families.stepaudio2.flow.chunking import trimmed_context
 from voicegate.engine.families.stepaudio2.vocoder.calls import OVERLAP_SAMPLES
 from voicegate.engine.vocoder.backend import VocoderJob
-
-pytestmark = pytest.mark.unit
 
 NUM_FRAMES = 220
 

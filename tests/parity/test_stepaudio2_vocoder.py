@@ -19,8 +19,6 @@ from voicegate.engine.families.stepaudio2.vocoder.network import RowLengths, Ste
 from voicegate.engine.families.stepaudio2.vocoder.weights import load_vocoder_weights, vocoder_shapes
 from voicegate.engine.model.model_json import vocoder_config
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 GOLDEN = load_arrays("hift.npz")
 

@@ -16,8 +16,6 @@ from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.vocoder.source import HarmonicSource
 from voicegate.engine.vocoder.weights import load_vocoder_weights
 
-pytestmark = pytest.mark.parity
-
 NUM_FRAMES = 60
 NUM_SAMPLES = NUM_FRAMES * units.SAMPLES_PER_FRAME
 Arrays = dict[str, torch.Tensor]

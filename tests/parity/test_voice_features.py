@@ -9,8 +9,6 @@ from tests.support import stepaudio2
 from tests.support.golden import load_arrays
 from voicegate.engine.voices.features import mel_24k, speaker_fbank, whisper_log_mel
 
-pytestmark = pytest.mark.parity
-
 
 @pytest.mark.parametrize(
     ("feature", "samples", "wanted", "tolerance"),

@@ -15,8 +15,6 @@ from voicegate.engine.fake.engine import Script
 from voicegate.gateway.server.entrance.descriptors import make_room_for
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 
 async def assert_it_serves(other: WireClient) -> None:
     await other.speak("beside", "still here")

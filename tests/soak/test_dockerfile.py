@@ -25,7 +25,6 @@ from tests.unit.clients.deadline import deadline
 from tests.unit.deploy.test_container import DOCKER_STOP_S
 
 pytestmark = [
-    pytest.mark.packaging,
     pytest.mark.soak,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for chroot and mounts"),
     pytest.mark.skipif(shutil.which("debootstrap") is None, reason="needs debootstrap: apt-get install debootstrap"),

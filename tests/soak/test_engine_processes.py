@@ -16,7 +16,7 @@ from voicegate.engine.interface import EngineStopped, ListenerReport, Overloaded
 from voicegate.engine.process import crew
 from voicegate.engine.process.routing import RoutingEngine
 
-pytestmark = [pytest.mark.integration, pytest.mark.soak]
+pytestmark = pytest.mark.soak
 
 SECONDS = 60.0
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 pytestmark = [
-    pytest.mark.integration,
     pytest.mark.soak,
     pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton"),
 ]

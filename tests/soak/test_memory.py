@@ -15,8 +15,6 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.integration
-
 # What allocators cannot give back, in pieces.
 _SLACK_BYTES = 12 * 2**20
 _SLACK_OBJECTS = 500  # what is just ending when it is counted; two of each utterance in the shortest run would show

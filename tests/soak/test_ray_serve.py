@@ -10,7 +10,9 @@ import pytest
 
 from voicegate.protocol.messages import STREAM_PATH
 
-pytestmark = [pytest.mark.soak, pytest.mark.e2e]
+pytestmark = [
+    pytest.mark.soak,
+]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 400  # Ray starts a dozen processes

@@ -13,8 +13,6 @@ from tests.unit.test_documents import ROOT, is_there
 from voicegate.gateway.cli import main
 from voicegate.gateway.config import ConfigField, config_fields
 
-pytestmark = pytest.mark.unit
-
 DOCUMENTS = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("engine", "gateway", "protocol", "clients", "bench", "docs", "models", "tests")
 FILES = {

@@ -21,8 +21,6 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.vocoder.weights import load_vocoder_weights
 
-pytestmark = pytest.mark.unit
-
 _FRAMES = 60
 
 

@@ -11,8 +11,6 @@ from voicegate.bench.fleet.gpu import Gpu, measured
 from voicegate.bench.fleet.rules import Rule
 from voicegate.bench.fleet.simulation import Case, Fleet
 
-pytestmark = pytest.mark.unit
-
 # Small GPUs, so that few sockets show what many would.
 GPU = Gpu((1, 20, 40), (0.5, 0.95, 0.99, 1.0), ((10, 12, 13, 14), (20, 30, 40, 50), (60, 160, 200, 220)), 40)
 CASE = Case(Rule.LEAST_UNTIL_FULL, num_gpus=12, num_streams=300, num_balancers=2, settle_s=5.0, measure_s=10.0)

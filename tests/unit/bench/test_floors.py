@@ -16,8 +16,6 @@ from voicegate.bench.kernels.floors import (
     vocoder_parts,
 )
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_floor_is_the_longer_of_memory_and_arithmetic() -> None:
     assert Cost(MEMORY_BYTES_PER_S, 0).floor_us() == 1e6

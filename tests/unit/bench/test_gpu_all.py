@@ -2,13 +2,9 @@
 
 import re
 
-import pytest
-
 from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.socket import SCENARIOS
 from voicegate.bench.table import results
-
-pytestmark = pytest.mark.unit
 
 SCRIPT = (REPOSITORY / "bench" / "gpu_all.sh").read_text()
 SOCKET = re.search(r"part socket-\$card (\d+) .*?--budget-s (\d+) --num-alone (\d+)", SCRIPT)

@@ -9,8 +9,6 @@ import torch
 from voicegate.bench import gpu_tests
 from voicegate.bench.gpu_tests import header, main
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_header_has_a_line_for_what_is_known() -> None:
     assert header({"gpu": "a card", "is_dirty": False, "triton": None}) == "gpu       a card\nis_dirty  False\n"

@@ -9,8 +9,6 @@ import pytest
 from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.table import results
 
-pytestmark = pytest.mark.unit
-
 LINES = (REPOSITORY / "docs" / "measured.md").read_text().splitlines()
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in LINES if line.startswith("| `socket-")]
 LOADS = ("alone:", "live:128:", "live:400:", "mixed:")  # of the columns behind the first

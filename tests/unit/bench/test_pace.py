@@ -14,8 +14,6 @@ from voicegate.bench.pace.speaker import Case, Outcome
 from voicegate.bench.pace.writer import Pace, Pieces, written
 from voicegate.engine.interface import SpeakingMode
 
-pytestmark = pytest.mark.unit
-
 _SENTENCE = "The train to the coast leaves at nine, and the other one a quarter later, from behind the station"
 _WHOLE, _PACED = Pace(1.0, pieces=Pieces.WHOLE), Pace(20.0)
 _STRAINED, _LATE = BlockTimes(0.4, 0.0), BlockTimes(0.0, 0.9)

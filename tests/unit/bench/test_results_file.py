@@ -7,8 +7,6 @@ import pytest
 
 from voicegate.bench import results_file
 
-pytestmark = pytest.mark.unit
-
 
 def test_what_was_measured_beside_one_kind_is_kept_if_the_next_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -23,8 +23,6 @@ from voicegate.engine.interface import AudioFormat, Codec, SpeakingMode, Utteran
 from voicegate.engine.model.config import Family
 from voicegate.engine.text.spoken_length import spoken_letters
 
-pytestmark = pytest.mark.unit
-
 
 def test_work_is_done_in_order_and_marks_are_reached_behind_it() -> None:
     device = Device()

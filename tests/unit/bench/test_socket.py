@@ -13,8 +13,6 @@ from voicegate.clients.bench.judge import figures
 from voicegate.clients.bench.scenario import parse
 from voicegate.clients.bench.schedule import Settings
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_result_says_what_it_takes_to_have_the_load_again(tmp_path: Path) -> None:
     path = tmp_path / "socket.json"

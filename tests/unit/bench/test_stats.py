@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from voicegate.bench.word_errors import word_errors
 from voicegate.clients.bench.stats import low_summary, percentile, summary
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("num", "fraction", "rank"),

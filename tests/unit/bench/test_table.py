@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenarios
 from tests.unit.clients.bench.test_judge import RECORD, altered
 from voicegate.bench.engine.report import outcome_report
@@ -11,8 +9,6 @@ from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.socket import ALONE_FLATTERY, SWEEP
 from voicegate.bench.table import pages, picture, replace_section, results, sections
 from voicegate.clients.bench.judge import figures
-
-pytestmark = pytest.mark.unit
 
 
 def cpu() -> dict[str, Any]:

@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.unit
-
 _SCRIPT = """
 import os, sys, voicegate.bench
 print(os.environ["OMP_WAIT_POLICY"], os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)

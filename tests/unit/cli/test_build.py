@@ -11,8 +11,6 @@ from voicegate.engine.load import engine_build
 from voicegate.engine.load.engine_build import Built
 from voicegate.gateway.cli.main import EXIT_FAILED, run
 
-pytestmark = pytest.mark.unit
-
 
 def test_it_builds_what_serve_would_want(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

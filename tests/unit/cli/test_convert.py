@@ -8,8 +8,6 @@ import pytest
 from voicegate.gateway.cli.convert import TerminalProgress
 from voicegate.gateway.cli.main import run
 
-pytestmark = pytest.mark.unit
-
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:

@@ -7,8 +7,6 @@ from voicegate.gateway.cli.checks import cores, machine
 from voicegate.gateway.cli.checks.cores import shared_cores
 from voicegate.gateway.cli.checks.finding import Level
 
-pytestmark = pytest.mark.unit
-
 
 def test_neighbours_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "_LOOK_S", 0.0)

@@ -25,8 +25,6 @@ from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.entrance.descriptors import FileLimits
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def free_port() -> Iterator[int]:

@@ -25,8 +25,6 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import Gateway
 
-pytestmark = pytest.mark.unit
-
 Harm = Callable[[Path], object]
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 

@@ -11,8 +11,6 @@ from voicegate.gateway.cli.replicas import EngineTask, sites_of
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def gpu(tmp_path: Path) -> Path:

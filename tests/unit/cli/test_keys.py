@@ -8,8 +8,6 @@ from voicegate.gateway.auth.key_file import read_keys
 from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.cli import main
 
-pytestmark = pytest.mark.unit
-
 Captured = pytest.CaptureFixture[str]
 
 

@@ -23,8 +23,6 @@ from voicegate.gateway.cli.engine_settings import engine_config
 from voicegate.gateway.config import GatewayConfig, config_fields
 from voicegate.gateway.config_fields import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def test_settings_of_the_engine() -> None:
     config = GatewayConfig(model_dir=Path("m"), device="cpu", threads=3, max_utterances=7, lead_ms=900, stall_ms=0)

@@ -10,8 +10,6 @@ from voicegate.gateway.cli import main, serve, version
 from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.config import config_fields
 
-pytestmark = pytest.mark.unit
-
 Captured = pytest.CaptureFixture[str]
 
 

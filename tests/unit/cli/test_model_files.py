@@ -17,8 +17,6 @@ from voicegate.gateway.cli.model_files import (
 )
 from voicegate.gateway.cli.voices import read_voices
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def model() -> ModelConfig:

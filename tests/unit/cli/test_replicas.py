@@ -11,8 +11,6 @@ from voicegate.gateway.cli.replicas import EngineTask, config_of_one, names_of, 
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def test_places_have_names_of_their_own() -> None:
     assert names_of(("0", "1", "10")) == ["cuda:0", "cuda:1", "cuda:10"]

@@ -14,8 +14,6 @@ from voicegate.engine.checkpoint.options import Decoding
 from voicegate.gateway.cli import main
 from voicegate.gateway.cli.cards import CARDS, H100, H200, MEASURED, cost, speed_of, streams_by_memory
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[3]
 Captured = pytest.CaptureFixture[str]
 

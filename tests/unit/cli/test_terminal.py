@@ -7,8 +7,6 @@ import pytest
 
 from voicegate.gateway.cli.terminal import StartProgress
 
-pytestmark = pytest.mark.unit
-
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:

@@ -14,8 +14,6 @@ from voicegate.gateway.cli import main, tune_voice
 from voicegate.gateway.cli.model_files import read_header
 from voicegate.gateway.cli.terminal import CommandError
 
-pytestmark = pytest.mark.unit
-
 Captured = pytest.CaptureFixture[str]
 FILES = ("model.json", "llm.safetensors", "tokenizer.json", "tokenizer_config.json")
 WORDS = ("Yes, that works for me.", "One moment.", "I see.", "Thank you.", "No, not today.")

@@ -21,8 +21,6 @@ from voicegate.engine.voices.store import load_voices
 from voicegate.gateway.cli import main
 from voicegate.gateway.cli.checks.model import check_model
 
-pytestmark = pytest.mark.unit
-
 Captured = pytest.CaptureFixture[str]
 RECORDING = str(TINY_MODEL_DIR / "voices" / "slt_prompt.wav")
 TEXT = "Hello there, it is very nice to meet you."

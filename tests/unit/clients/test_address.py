@@ -5,8 +5,6 @@ import pytest
 from voicegate.clients.python.address import stream_url
 from voicegate.clients.python.errors import InvalidInput
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("url", "stream"),

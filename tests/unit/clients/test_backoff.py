@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.clients.python.backoff import Backoff
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(("retry", "chance", "delay_s"), [(0, 0.0, 0.05), (0, 1.0, 0.1), (3, 1.0, 0.8), (9, 1.0, 2.0)])
 def test_delays(retry: int, chance: float, delay_s: float) -> None:

@@ -11,8 +11,6 @@ from voicegate.clients.python.errors import ConnectionLost, ContextClosed, Conte
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-pytestmark = pytest.mark.unit
-
 PACKET = b"\xf8" + bytes(9)
 OPENED = wire.Opened("c", 0, "rms", wire.Format(), 24_000, 312)
 DONE = wire.Done("c", 1000, 50, wire.Timing())

@@ -12,8 +12,6 @@ from voicegate.clients.python import decode
 from voicegate.clients.python.decode import PcmDecoder, decode_all
 from voicegate.clients.python.errors import MissingDependency
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("frame_ms", [20, 40, 60])
 @pytest.mark.parametrize("num_samples", [1, 479, 24_000, 24_001])

@@ -14,8 +14,6 @@ from voicegate.clients.python.errors import InvalidInput
 from voicegate.clients.python.files import check_path, write_audio
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("make", [opus_speech, pcm_speech])
 def test_wav(tmp_path: Path, make: type) -> None:

@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.clients.python.jitter import JitterBuffer
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def buffer() -> JitterBuffer:

@@ -19,8 +19,6 @@ from voicegate.clients.python.link import Link
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.unit
-
 LIMITS = wire.Limits(contexts=4, text_bytes=1000, context_text_bytes=1000, lead_ms=1, resume_seconds=30)
 READY = wire.Ready("s", "token", "m", ("v",), "v", ("clause",), LIMITS)
 

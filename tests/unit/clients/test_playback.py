@@ -13,8 +13,6 @@ from tests.unit.clients.speech import opus_speech, pcm_speech
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.clients.python.playback import SoundCard, find_sound_device
 
-pytestmark = pytest.mark.unit
-
 
 class PortAudioError(Exception):
     pass

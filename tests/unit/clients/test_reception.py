@@ -7,8 +7,6 @@ from voicegate.clients.python.reception import Phase, Reception
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-pytestmark = pytest.mark.unit
-
 PACKET = b"\xf8" + bytes(9)  # 20 ms of CELT
 OPENED = wire.Opened("c", 7, "rms", wire.Format(), 24_000, 312)
 DONE = wire.Done("c", 100, 5, wire.Timing())

@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.clients.python.refusal import reason_in
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("body", "expected"),

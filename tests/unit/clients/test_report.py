@@ -1,11 +1,7 @@
 """A timeline in words."""
 
-import pytest
-
 from voicegate.clients.python.report import timeline_lines
 from voicegate.clients.python.timeline import Arrival, measure
-
-pytestmark = pytest.mark.unit
 
 
 def test_lines_name_what_was_measured() -> None:

@@ -5,8 +5,6 @@ import pytest
 from voicegate.clients.python.spoken import split_at
 from voicegate.protocol.messages import AlignmentItem
 
-pytestmark = pytest.mark.unit
-
 TEXT = "Pay 1,234 now."
 ITEMS = (
     AlignmentItem("Pay", 0, 200, 0, 3),

@@ -10,8 +10,6 @@ from tests.support.patience import PATIENCE_S
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.threaded import iterate_in_thread
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def no_hang() -> Iterator[None]:

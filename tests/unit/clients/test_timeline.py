@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from voicegate.clients.python.timeline import Arrival, measure, play
 
-pytestmark = pytest.mark.unit
-
 
 def arrivals_of(*rows: tuple[float, int]) -> list[Arrival]:
     """(arrival in ms, duration in ms), back to back."""

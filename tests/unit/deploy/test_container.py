@@ -22,8 +22,6 @@ from tests.support.polling import until
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.config import from_environment
 
-pytestmark = pytest.mark.unit
-
 DOCKER_STOP_S = 10.0  # what `docker stop` gives where nobody says more
 
 

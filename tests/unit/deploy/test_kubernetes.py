@@ -18,8 +18,6 @@ from tests.unit.deploy.test_monitoring import told
 from voicegate import __version__
 from voicegate.gateway.config import GatewayConfig, from_environment
 
-pytestmark = pytest.mark.unit
-
 KUBERNETES = Path(__file__).parents[3] / "deploy/kubernetes"
 FILES = sorted(path for path in KUBERNETES.glob("*.yaml") if path.name != "kustomization.yaml")
 VERSIONS = ("1.30", "1.37")

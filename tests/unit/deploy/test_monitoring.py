@@ -20,8 +20,6 @@ from voicegate.gateway.session.retention import Return
 from voicegate.gateway.session.witness import OUTCOMES
 from voicegate.protocol.errors import ErrorCode
 
-pytestmark = pytest.mark.unit
-
 DEPLOY = Path(__file__).parents[3] / "deploy"
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
 # Added by Prometheus itself.

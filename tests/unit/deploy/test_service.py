@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
 from voicegate.gateway.config import GatewayConfig, from_environment
-
-pytestmark = pytest.mark.unit
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 

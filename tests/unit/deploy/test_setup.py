@@ -13,8 +13,6 @@ from tests.support.dockerfile import ROOT
 from tests.support.programs import required
 from tests.unit.deploy.test_container import pins, without_nvidias
 
-pytestmark = pytest.mark.unit
-
 # In place of the environment's Python: says what torch it would take, and keeps what it is asked for otherwise.
 PYTHON = """#!/bin/sh
 case "$*" in

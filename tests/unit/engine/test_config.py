@@ -17,8 +17,6 @@ from voicegate.engine.config import (
 from voicegate.engine.load import devices
 from voicegate.engine.vocoder.cuda.config import PRECISIONS as VOCODER_KERNELS
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("field", "message"),

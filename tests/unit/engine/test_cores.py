@@ -12,8 +12,6 @@ from tests.support.polling import until
 from voicegate.engine import cores
 from voicegate.engine.cores import CoreTimes, core_times, quota_cores, read_core_times, usable_cores
 
-pytestmark = pytest.mark.unit
-
 _STAT = """cpu  90 0 90 9999 0 0 0 0 0 0
 cpu0 100 20 30 5000 900 4 5 6 50 7
 cpu1 10 0 0 6000 0 0 0 0 0 0

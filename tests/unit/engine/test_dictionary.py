@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.dictionary import MAX_SAID_CHARS, MAX_WRITTEN_CHARS, Dictionary, DictionaryError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("written", "said", "why"),

@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.figures import told_apart
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("value", "limit", "decimals", "told"),

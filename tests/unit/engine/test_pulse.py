@@ -1,10 +1,6 @@
 """When an engine is said to hang: silence while it has work, and nobody else's fault."""
 
-import pytest
-
 from voicegate.engine.pulse import LOOK_S, PulseWatch
-
-pytestmark = pytest.mark.unit
 
 LIMIT_S = 2.0
 NUM_LOOKS = round(LIMIT_S / LOOK_S)

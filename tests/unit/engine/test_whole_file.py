@@ -7,8 +7,6 @@ import pytest
 
 from voicegate.engine.whole_file import whole_file, write_whole
 
-pytestmark = pytest.mark.unit
-
 
 def test_it_takes_the_old_ones_place_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "file"

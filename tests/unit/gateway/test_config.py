@@ -12,8 +12,6 @@ from voicegate.gateway import config as gateway_config
 from voicegate.gateway.config import GatewayConfig, config_fields, from_environment
 from voicegate.gateway.config_fields import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def test_defaults() -> None:
     config = from_environment({})

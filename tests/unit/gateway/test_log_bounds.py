@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.gateway.log_bounds import REPORT_S, LineBounds
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_flood_leaves_at_its_rate_and_nobody_elses() -> None:
     bounds = LineBounds(lines_per_s=100)

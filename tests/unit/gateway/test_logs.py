@@ -16,8 +16,6 @@ from voicegate.gateway.log_writer import DetachedHandler
 from voicegate.gateway.logs import configure_logs, get_logger
 from voicegate.gateway.server.entrance.callers import Caller
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:

@@ -35,8 +35,6 @@ from voicegate.protocol.dialects import one_shot
 from voicegate.protocol.errors import CloseCode, ErrorCode
 from voicegate.protocol.messages import SUBPROTOCOL, ClientMessage, ServerMessage
 
-pytestmark = pytest.mark.unit
-
 DOC = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
 STRUCTS = (*ClientMessage.__args__, *ServerMessage.__args__)
 

@@ -12,8 +12,6 @@ from voicegate.gateway.pronunciations import read_dictionary
 from voicegate.gateway.server.entrance.tls import Certificate
 from voicegate.gateway.setting_files import read_setting_file
 
-pytestmark = pytest.mark.unit
-
 READERS = {
     "keys": read_keys,
     "pronunciations": read_dictionary,

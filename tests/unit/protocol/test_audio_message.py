@@ -1,14 +1,11 @@
 """Round trips of the binary audio message, and its reading of arbitrary bytes."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.protocol import audio_message
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.errors import ProtocolViolation
-
-pytestmark = pytest.mark.unit
 
 u32 = st.integers(0, 2**32 - 1)
 

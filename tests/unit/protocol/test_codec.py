@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from voicegate.protocol import codec, messages
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
-pytestmark = pytest.mark.unit
-
 
 def violation_of(raw: str | bytes) -> ProtocolViolation:
     with pytest.raises(ProtocolViolation) as caught:

@@ -2,13 +2,10 @@
 
 import sys
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.protocol.delivery import Sent
-
-pytestmark = pytest.mark.unit
 
 
 def sent_frames(*frames: str) -> Sent:

@@ -14,8 +14,6 @@ from voicegate.protocol import ogg
 from voicegate.protocol.ogg import OggOpusMuxer
 from voicegate.protocol.opus_packet import packet_duration_48k
 
-pytestmark = pytest.mark.unit
-
 Samples = npt.NDArray[np.int16]
 RATE_HZ = 48_000
 

@@ -11,8 +11,6 @@ from voicegate.protocol import audio_message, codec, messages
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.errors import ProtocolViolation
 
-pytestmark = pytest.mark.unit
-
 VECTORS = Path(codec.__file__).parent / "vectors"
 
 

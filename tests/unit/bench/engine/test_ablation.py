@@ -16,8 +16,6 @@ from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 
-pytestmark = pytest.mark.unit
-
 RUN = ("--device", "cpu", "--threads", "1", "--scenario", "first-audio", "burst-2")
 
 

@@ -6,8 +6,6 @@ import pytest
 
 from voicegate.bench.engine.flattery import flattery
 
-pytestmark = pytest.mark.unit
-
 
 def run_with(**changes: Any) -> dict[str, Any]:
     run: dict[str, Any] = {

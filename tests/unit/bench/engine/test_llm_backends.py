@@ -13,8 +13,6 @@ from voicegate.bench.engine.__main__ import parser, with_settings
 from voicegate.bench.engine.llm_backends import ROWS, main
 from voicegate.engine.config import EngineConfig
 
-pytestmark = pytest.mark.unit
-
 COMMAND = ("--model", "model", "--merged-hf", "hf", "--scenario", "first-audio")
 FIGURES = {"first_audio_ms": {"p50": 20.0, "p95": 30.0}, "audio_s_per_s": 8.0}
 

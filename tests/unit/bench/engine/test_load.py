@@ -16,8 +16,6 @@ from voicegate.bench.engine.load import (
 )
 from voicegate.clients.python.timeline import Arrival
 
-pytestmark = pytest.mark.unit
-
 
 def arrivals_of(*rows: tuple[float, int]) -> list[Arrival]:
     """(arrival in ms, duration in ms), back to back."""

@@ -18,8 +18,6 @@ from voicegate.bench.engine.__main__ import (
 from voicegate.bench.engine.run import ScenarioName, parse_scenario
 from voicegate.bench.plain.llm import PlainLlmKind
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("setting", "parsed"),

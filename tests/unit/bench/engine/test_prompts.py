@@ -12,8 +12,6 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def voice() -> Voice:

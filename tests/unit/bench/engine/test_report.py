@@ -10,8 +10,6 @@ from voicegate.bench.engine.report import is_sustained, most_sustained, outcome_
 from voicegate.bench.engine.scenarios import Outcome
 from voicegate.engine.interface import Timing
 
-pytestmark = pytest.mark.unit
-
 GOOD = Heard(
     first_audio_ms=100.0,
     buffered_audio_ms=105.0,

@@ -15,8 +15,6 @@ from voicegate.bench.engine.texts import Script as Text
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Done, EngineError, EngineStopped, Overloaded, SpeakingMode
 
-pytestmark = pytest.mark.unit
-
 # 20 letters at 10 ms each: 200 ms of audio in two chunks.
 TEXT = Text("abcdefghij klmnopqrst", ("abcdefghij", " klmnopqrst"), 0.2)
 ENGINE = Script(ms_per_character=10, chunk_ms=100, real_time_factor=0.1, max_lead_ms=5_000)

@@ -9,8 +9,6 @@ from voicegate.bench.engine import start
 from voicegate.bench.engine.start import main, start_in_process
 from voicegate.engine.interface import EngineError
 
-pytestmark = pytest.mark.unit
-
 
 def test_one_start_tells_when_it_is_ready_and_of_its_parts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

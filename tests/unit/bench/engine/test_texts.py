@@ -10,8 +10,6 @@ from voicegate.bench.sentences import EVERYDAY
 from voicegate.engine.model.config import StopRule
 from voicegate.engine.text.tokenizer import TextTokenizer
 
-pytestmark = pytest.mark.unit
-
 TINY_END_OF_PROMPT_ID = 1258
 
 

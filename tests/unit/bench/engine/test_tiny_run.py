@@ -12,8 +12,6 @@ from voicegate.bench.engine import scenarios
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.engine.checkpoint.options import ConvertOptions
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,6 @@ import pytest
 from tests.support.tiny_engine import tiny_stages
 from voicegate.bench.engine.token2wav import clip_tokens, figures, render
 
-pytestmark = pytest.mark.unit
-
 _SAMPLES_PER_TOKEN = 960
 
 

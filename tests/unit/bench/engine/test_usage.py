@@ -1,13 +1,9 @@
 """What an engine's counters say of a scenario, and GPU memory by differences."""
 
-import pytest
-
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.engine.memory import growth, memory_growth
 from voicegate.bench.engine.usage import stage_report
 from voicegate.engine.config import EngineConfig
-
-pytestmark = pytest.mark.unit
 
 
 def test_a_scenarios_counters_are_differences_by_stage() -> None:

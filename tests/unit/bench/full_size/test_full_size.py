@@ -28,8 +28,6 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.voices.store import load_voices
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 
 

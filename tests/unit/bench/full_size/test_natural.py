@@ -18,8 +18,6 @@ from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata, load_state_dict
 
-pytestmark = pytest.mark.unit
-
 # With room for the merges, and layers behind the one that counts.
 _LARGER = {"vocab_entries": 1_100, "text_rows": 1_400, "hidden": 64, "layers": 3}
 _SIZES = replace(SMALL, **_LARGER)

@@ -10,8 +10,6 @@ import torch
 from voicegate.bench.kernels import __main__ as front
 from voicegate.bench.kernels.__main__ import PARTS, Part, UsageError, chosen_sections, main, parser
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_part_is_all_its_sections_and_a_section_is_itself() -> None:
     assert list(PARTS) == ["llm", "flow", "vocoder", "stepaudio2"]

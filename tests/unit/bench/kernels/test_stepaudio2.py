@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
 
 from tests.support.stepaudio2 import flow_config, golden_vocoder_config
@@ -12,8 +11,6 @@ from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
 from voicegate.engine.families.stepaudio2.vocoder.resblocks import plain_resblock
-
-pytestmark = pytest.mark.unit
 
 CPU = torch.device("cpu")
 

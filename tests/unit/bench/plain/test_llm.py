@@ -16,8 +16,6 @@ from voicegate.engine.model.config import ModelConfig, SamplingConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 SAMPLING = SamplingConfig()
 

@@ -2,13 +2,10 @@
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.bench.plain.system import Chunk, chunks
-
-pytestmark = pytest.mark.unit
 
 
 def plan(num_tokens: int, num_prompt_tokens: int) -> list[Chunk]:

@@ -7,8 +7,6 @@ import pytest
 
 from voicegate.bench.replicas import hop, scale
 
-pytestmark = pytest.mark.unit
-
 GOOD: dict[str, Any] = {
     "outcomes": {"refused": 0, "failed": 0, "cut_off": 0},
     "first_audio_ms": {"p95": 50.0},

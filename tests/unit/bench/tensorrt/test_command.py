@@ -11,8 +11,6 @@ from voicegate.bench.tensorrt import __main__ as command
 from voicegate.bench.tensorrt.__main__ import main
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:

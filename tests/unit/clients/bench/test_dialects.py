@@ -13,8 +13,6 @@ from voicegate.clients.bench.dialects.native import NativePhrases
 from voicegate.clients.bench.plan import Piece, Target, Turn
 from voicegate.protocol.errors import ProtocolViolation
 
-pytestmark = pytest.mark.unit
-
 TARGET = Target("ws://here", voice="anna b")
 TURN = Turn((Piece("Hello.", 0.0),), voice="bob")
 PCM = bytes(480)

@@ -9,8 +9,6 @@ import pytest
 from voicegate.clients.bench import environment
 from voicegate.clients.bench.environment import COMMIT_VARIABLE, describe
 
-pytestmark = pytest.mark.unit
-
 
 def test_keys_are_not_in_results(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["/x/python", "bench", "--api-key", "secret", "--api-key=secret", "--header", "xi-api-key: secret", "url"]

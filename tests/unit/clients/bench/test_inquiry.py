@@ -10,8 +10,6 @@ from voicegate.clients.bench.inquiry import describe
 from voicegate.clients.bench.leftovers import left_behind
 from voicegate.clients.bench.plan import Target
 
-pytestmark = pytest.mark.unit
-
 
 class Stranger(HTTPServer):
     body = b""

@@ -6,8 +6,6 @@ import pytest
 from voicegate.clients.bench.judge import figures, judge, seconds_per_letter
 from voicegate.clients.bench.plan import Outcome, Record
 
-pytestmark = pytest.mark.unit
-
 SECOND = 48_000
 
 

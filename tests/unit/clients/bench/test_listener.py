@@ -9,8 +9,6 @@ from voicegate.clients.bench.judge import figures
 from voicegate.clients.bench.listener import Listener
 from voicegate.clients.bench.plan import Outcome, Piece, Record, Turn, Visit
 
-pytestmark = pytest.mark.unit
-
 RATE_HZ = 24_000
 TURN = Turn(pieces=(Piece("Hello.", 0.0),))
 

@@ -8,8 +8,6 @@ from voicegate.clients.bench.ramp import Objective, largest
 from voicegate.clients.bench.run import Ramp
 from voicegate.clients.bench.scenario import UnknownScenario
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 7, 8, 100, 128, 129, 400, 1000])
 @pytest.mark.parametrize("at_most", [1, 10, 128, 500])

@@ -14,8 +14,6 @@ from voicegate.clients.bench.judge import figures
 from voicegate.clients.bench.plan import Outcome
 from voicegate.clients.bench.results import EVENTS_FILE, ROWS_FILE, Results
 
-pytestmark = pytest.mark.unit
-
 CLIENTS = {"are_late": False, "loop_lag_p99_ms": 1.0}
 RECORDS = [
     RECORD,

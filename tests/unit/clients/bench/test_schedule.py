@@ -10,8 +10,6 @@ from voicegate.clients.bench.scenario import Kind, Scenario, UnknownScenario, Wr
 from voicegate.clients.bench.schedule import Settings, schedule, written
 from voicegate.clients.bench.sentences import CHINESE, ENGLISH, words
 
-pytestmark = pytest.mark.unit
-
 SETTINGS = Settings(voices=("anna", "bob"), duration_s=20.0)
 
 

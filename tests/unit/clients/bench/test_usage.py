@@ -7,8 +7,6 @@ import pytest
 
 from voicegate.clients.bench.usage import GpuMeter
 
-pytestmark = pytest.mark.unit
-
 # Two GPUs, of which the second is at work.
 _NVIDIA_SMI = """#!/bin/sh
 case "$*" in *--id=1*) ;; *) echo "100.0, 0" ;; esac

@@ -20,8 +20,6 @@ from voicegate.engine.audio.encoder_wire import Operation, Status, read_frame, w
 from voicegate.engine.audio.io_thread import IoThread
 from voicegate.engine.interface import Done, EngineError, Failed, Flushed
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def ticks_pass_quickly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,6 @@ from voicegate.engine.interface import (
     UtteranceId,
 )
 
-pytestmark = pytest.mark.unit
-
 OPUS = AudioFormat()
 PCM = AudioFormat(codec=Codec.PCM_S16LE)
 NAME = UtteranceId("a")

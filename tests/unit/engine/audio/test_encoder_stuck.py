@@ -15,8 +15,6 @@ from voicegate.engine.audio.encoder_pool import EncoderProcesses
 from voicegate.engine.audio.encoding import LocalEncoders
 from voicegate.engine.interface import Done, Failed
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_stopped_process_holds_up_neither_its_caller_nor_the_end(
     one: EncoderProcesses, monkeypatch: pytest.MonkeyPatch

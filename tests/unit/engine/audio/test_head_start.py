@@ -11,8 +11,6 @@ from voicegate.engine.audio.outlet import Outlet
 from voicegate.engine.audio.packets import OpusPacketEncoder, Samples
 from voicegate.engine.interface import AudioFormat, AudioReady, Codec, Done, EngineEvent, Failed, UtteranceId
 
-pytestmark = pytest.mark.unit
-
 NAME = UtteranceId("a")
 SOUND = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * units.SAMPLES_PER_FRAME + 123).astype(np.float32)
 

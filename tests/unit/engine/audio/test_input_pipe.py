@@ -11,8 +11,6 @@ import pytest
 from voicegate.engine.audio.encoder_wire import Frame, FrameReader, pack_header, read_frame
 from voicegate.engine.audio.input_pipe import InputPipe
 
-pytestmark = pytest.mark.unit
-
 BODY = np.random.default_rng(0).bytes(100_000)
 
 

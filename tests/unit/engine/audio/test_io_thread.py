@@ -14,8 +14,6 @@ from structlog.testing import capture_logs
 from tests.support.patience import PATIENCE_S
 from voicegate.engine.audio.io_thread import IoThread
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def io() -> Iterator[IoThread]:

@@ -9,8 +9,6 @@ import pytest
 from voicegate.engine.audio.opus import load_opuslib
 from voicegate.engine.interface import Unsupported
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("error", "remedy"),

@@ -25,8 +25,6 @@ from voicegate.engine.interface import (
     UtteranceId,
 )
 
-pytestmark = pytest.mark.unit
-
 NAME = UtteranceId("a")
 PCM = AudioFormat(codec=Codec.PCM_S16LE)
 FRAME = units.ms_to_samples(20)

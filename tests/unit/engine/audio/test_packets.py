@@ -11,8 +11,6 @@ from voicegate.engine import units
 from voicegate.engine.audio.packets import create_packet_encoder
 from voicegate.engine.interface import AudioFormat, Codec, Unsupported
 
-pytestmark = pytest.mark.unit
-
 
 def tone(num_samples: int) -> npt.NDArray[np.float32]:
     return (0.3 * np.sin(2 * np.pi * 220 * np.arange(num_samples) / units.SAMPLE_RATE_HZ)).astype(np.float32)

@@ -9,8 +9,6 @@ from tests.support.upstream_source import RecordedProgress
 from voicegate.engine.checkpoint import constants
 from voicegate.engine.model.weights import load_state_dict
 
-pytestmark = pytest.mark.unit
-
 
 def write(path: Path) -> RecordedProgress:
     progress = RecordedProgress()

@@ -22,8 +22,6 @@ from voicegate.gateway.cli.checks.finding import Level
 from voicegate.gateway.cli.checks.model import check_model
 from voicegate.gateway.cli.main import run
 
-pytestmark = pytest.mark.unit
-
 FILES = [
     "llm.safetensors",
     "flow.safetensors",

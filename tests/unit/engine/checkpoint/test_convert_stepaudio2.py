@@ -26,8 +26,6 @@ from voicegate.gateway.cli.checks.finding import Level
 from voicegate.gateway.cli.checks.model import check_model
 from voicegate.gateway.cli.main import run
 
-pytestmark = pytest.mark.unit
-
 FIRST_SPEECH_ID = SMALL_STEPAUDIO2.num_text_tokens
 FLOAT32 = ConvertOptions(llm_dtype="fp32")
 

@@ -19,8 +19,6 @@ from voicegate.engine.load.build import load_engine
 from voicegate.engine.model.weights import WeightsError, load_state_dict
 from voicegate.gateway.cli.checks.model import check_model
 
-pytestmark = pytest.mark.unit
-
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 

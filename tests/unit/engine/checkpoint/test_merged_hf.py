@@ -20,8 +20,6 @@ from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
-pytestmark = pytest.mark.unit
-
 NUM_TEXT = SMALL.vocab_entries + 281
 NUM_SPEECH = 6_761
 NUM_ROWS = 7_424  # the next multiple of 128

@@ -9,8 +9,6 @@ from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.model_json import check_model_json, model_json
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
 
-pytestmark = pytest.mark.unit
-
 
 def converted(old: str = "", new: str = "", **qwen2: Any) -> dict[str, Any]:
     """With one line of the yaml, or keys of the Qwen2 configuration, changed; None takes a key away."""

@@ -15,8 +15,6 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.voice import save_pace
 
-pytestmark = pytest.mark.unit
-
 VERIFIED = {"was done, verified"}
 
 

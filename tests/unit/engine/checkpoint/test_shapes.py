@@ -12,8 +12,6 @@ from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine.checkpoint.errors import UnfitTensors
 from voicegate.engine.checkpoint.shapes import PARTS, check_tensors, expected_shapes, optional_shapes, released_shapes
 
-pytestmark = pytest.mark.unit
-
 State = dict[str, torch.Tensor]
 
 

@@ -10,8 +10,6 @@ import torch
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.source import Source, load_pickle, load_weights
 
-pytestmark = pytest.mark.unit
-
 
 class _Harmful:
     """Its pickle, when loaded carelessly, makes a file."""

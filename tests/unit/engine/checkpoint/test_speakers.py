@@ -11,8 +11,6 @@ from voicegate.engine.checkpoint.convert import read_checkpoint
 from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.speakers import SpeakerVoice, speaker_voices
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:

@@ -19,8 +19,6 @@ from voicegate.engine.checkpoint.storage import (
     write_safetensors,
 )
 
-pytestmark = pytest.mark.unit
-
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 
 

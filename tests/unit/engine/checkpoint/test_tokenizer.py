@@ -13,8 +13,6 @@ from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.tokenizer import build_tokenizer, special_tokens
 from voicegate.engine.text.tokenizer import TextTokenizer
 
-pytestmark = pytest.mark.unit
-
 
 def write_files(directory: Path, sizes: Sizes) -> tuple[Path, Path, Path]:
     for name, content in tokenizer_files(sizes).items():

@@ -17,8 +17,6 @@ from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.source import load_weights
 
-pytestmark = pytest.mark.unit
-
 State = dict[str, Any]
 PARTS = {"llm": "llm.pt", "flow": "flow.pt", "vocoder": "hift.pt"}
 

@@ -7,8 +7,6 @@ import pytest
 from voicegate.bench.full_size.source import Sizes, yaml_text
 from voicegate.engine.checkpoint.upstream_yaml import UnfitYaml, parse_upstream_yaml, read_upstream_yaml
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("text", "value"),

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +15,6 @@ from voicegate.engine.core.policy.urgency import Limits
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.flow.batch_size import BatchSize
-
-pytestmark = pytest.mark.unit
 
 CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_waiting_utterances=2).resolved("cpu")
 LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)

@@ -1,12 +1,8 @@
 """What a block is said to take: the engine's time, and nobody else's."""
 
-import pytest
-
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.interface import SpeakingMode, UtteranceId
-
-pytestmark = pytest.mark.unit
 
 PAUSE_S = 3.0
 

@@ -8,8 +8,6 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from voicegate.engine import units
 from voicegate.engine.interface import Alignment, Cancelled, Done, Flushed, SpeakingMode
 
-pytestmark = pytest.mark.unit
-
 MODES = pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL])
 SECOND = '<break time="1s"/>'
 BEFORE, BEHIND = "The train leaves at noon.", "Mind the gap."

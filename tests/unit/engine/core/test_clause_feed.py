@@ -15,8 +15,6 @@ from voicegate.engine.text.alignment import split_words
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import TextSpan
 
-pytestmark = pytest.mark.unit
-
 MAX_CLAUSE_TOKENS = 750
 
 PIECES = [

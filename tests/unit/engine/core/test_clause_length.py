@@ -14,8 +14,6 @@ from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.normalize import speakable
 from voicegate.engine.text.pronunciation import Pronunciation
 
-pytestmark = pytest.mark.unit
-
 MAX_CLAUSE_TOKENS = 750
 SLOW_MS_PER_LETTER = 92
 MODES = [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM]

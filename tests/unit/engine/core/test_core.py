@@ -19,8 +19,6 @@ from voicegate.engine.interface import Alignment, AudioReady, Done, SpeakingMode
 from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.voices.pace import VoicePace
 
-pytestmark = pytest.mark.unit
-
 SENTENCE = "The train to the coast leaves at nine. "
 LONG = "The train to the coast leaves at nine, and the other one a quarter later, from the platform behind the station"
 

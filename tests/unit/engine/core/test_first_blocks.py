@@ -19,8 +19,6 @@ from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.voices.store import load_voices
 
-pytestmark = pytest.mark.unit
-
 TEXT = "Good morning, and welcome back. How was it?"
 TWO = replace(CONFIG, whole_first_block_tokens=CONFIG.first_block_tokens - 4)
 SHORT, USUAL = True, False

@@ -16,8 +16,6 @@ from voicegate.engine.core.policy.scheduler import Decision
 from voicegate.engine.interface import Done, Failed, SpeakingMode, UtteranceId
 from voicegate.engine.llm.backend import SequenceOutput
 
-pytestmark = pytest.mark.unit
-
 SENTENCE = "The train to the coast leaves at nine. "
 SIXTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 LONG = "The train to the coast leaves at nine, and the other one a quarter later, from the platform behind the station"

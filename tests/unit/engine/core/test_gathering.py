@@ -15,8 +15,6 @@ from voicegate.engine.core.growth import Growth
 from voicegate.engine.core.policy.crowd import Crowd
 from voicegate.engine.interface import Alignment, Done, SpeakingMode
 
-pytestmark = pytest.mark.unit
-
 TEXT = (
     "Thank you for waiting so long for my answer, I have looked at your last order and found that it has left our"
     " warehouse on Monday, so it should be with you by the end of this week. Is there anything else that I can do?"

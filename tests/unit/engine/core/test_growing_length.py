@@ -9,8 +9,6 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.interface import Done, SpeakingMode
 
-pytestmark = pytest.mark.unit
-
 # With a comma at which it would be cut, where nothing was said of it yet.
 LONG = (
     "After the meeting ended late on a Tuesday evening in the small town, the committee members who had travelled"

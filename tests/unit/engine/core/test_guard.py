@@ -34,8 +34,6 @@ from voicegate.engine.interface import (
 from voicegate.engine.text.alignment import WordTimes
 from voicegate.engine.vocoder.runner import VocoderRunner
 
-pytestmark = pytest.mark.unit
-
 VICTIM = UtteranceId("victim")
 
 # Of every object through which one utterance's input goes, what is called with it.

@@ -11,8 +11,6 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, tiny_stages
 from voicegate.engine.interface import Cancelled, Done, Failed, UtteranceId
 from voicegate.engine.vocoder.backend import VocoderJob
 
-pytestmark = pytest.mark.unit
-
 TEXT = "Good morning, and welcome back."
 
 

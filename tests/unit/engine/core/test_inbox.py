@@ -13,8 +13,6 @@ from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.inbox import Inbox
 from voicegate.engine.interface import ListenerReport, UtteranceId
 
-pytestmark = pytest.mark.unit
-
 
 class Recorder:
     """A core that notes what it is told."""

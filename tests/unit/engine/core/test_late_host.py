@@ -12,8 +12,6 @@ from tests.support.word_times import words_in_time
 from voicegate.engine.interface import Done, Flushed, SpeakingMode
 from voicegate.engine.llm.stepped import SteppedLlm
 
-pytestmark = pytest.mark.unit
-
 WORDS = ["one", "two", "six", "ten", "red", "old", "new", "big", "day", "sun", "sea", "car", "dog"]
 
 

@@ -11,8 +11,6 @@ from voicegate.engine import units
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.interface import Cancelled, Done, SpeakingMode, UtteranceId
 
-pytestmark = pytest.mark.unit
-
 TEXTS = ("Good morning.", "It rains, and the train is late again today.", "Yes.")
 
 

@@ -14,8 +14,6 @@ from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.interface import Cancelled, Done, Failed, SpeakingMode
 from voicegate.engine.vocoder.runner import VocoderRunner
 
-pytestmark = pytest.mark.unit
-
 TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
 
 STEPS = [

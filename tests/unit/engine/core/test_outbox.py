@@ -11,8 +11,6 @@ from tests.support.polling import until
 from voicegate.engine.core.outbox import Outbox
 from voicegate.engine.interface import AudioReady, EngineEvent, Failed, UtteranceId
 
-pytestmark = pytest.mark.unit
-
 
 def event(thread: int, number: int) -> Failed:
     return Failed(UtteranceId(str(thread)), str(number))

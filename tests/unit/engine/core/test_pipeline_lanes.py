@@ -31,8 +31,6 @@ from voicegate.engine.interface import (
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.vocoder.backend import VocoderBackend, VocoderJob, VocoderStream
 
-pytestmark = pytest.mark.unit
-
 TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
 
 

@@ -16,8 +16,6 @@ from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.voice import Voice
 
-pytestmark = pytest.mark.unit
-
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 END = len(BYTES)
 PREFIX = "You are a helpful assistant.<|endofprompt|>"

@@ -13,8 +13,6 @@ from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.text.pronunciation import Pronunciation
 
-pytestmark = pytest.mark.unit
-
 MODES = [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM]
 # A call of Python or C takes about 0.1 us: a bite of so many is below a millisecond, but for what its patterns scan.
 MAX_CALLS_A_BITE = 10_000

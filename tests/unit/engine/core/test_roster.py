@@ -20,8 +20,6 @@ from voicegate.engine.core.roster import Roster
 from voicegate.engine.flow.batch_size import BatchSize
 from voicegate.engine.interface import SpeakingMode, UtteranceId
 
-pytestmark = pytest.mark.unit
-
 CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_lead_ms=9000, llm_ahead_tokens=100).resolved("cpu")
 LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)
 

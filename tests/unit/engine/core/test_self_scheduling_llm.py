@@ -24,8 +24,6 @@ from voicegate.engine.llm.backend import LlmBackend, LlmDied, SequenceOutput, Se
 from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.stepped import SteppedLlm
 
-pytestmark = pytest.mark.unit
-
 CLAUSE = "Good morning, and welcome back to the show."
 TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
 NUM_SLOTS = tiny_stages().llm.num_free_slots

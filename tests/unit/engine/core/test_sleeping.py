@@ -15,8 +15,6 @@ from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.interface import Done, EngineEvent, Failed, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.stepped import SteppedLlm
 
-pytestmark = pytest.mark.unit
-
 NOBODY = cast(EngineCore, None)
 
 

@@ -11,8 +11,6 @@ from tests.support.tiny_engine import PCM, HandDrivenEngine, Heard
 from voicegate.engine.interface import AudioReady, Done, Failed, Flushed, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import SequenceOutput
 
-pytestmark = pytest.mark.unit
-
 FIRST, SECOND = "The train to the coast leaves at nine. ", "The other one leaves a quarter later. "
 MODES = [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL, SpeakingMode.BISTREAM]
 

@@ -12,8 +12,6 @@ from tests.support.word_times import words_in_time
 from voicegate.engine.interface import AlignedText, Alignment, Cancelled, Done, SpeakingMode, UtteranceId
 from voicegate.engine.text.alignment import Sound, WordTimes, split_words
 
-pytestmark = pytest.mark.unit
-
 MODES = [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL]
 SENTENCE = "The train to the coast leaves at nine, and the other one a quarter later, from the platform behind it."
 TEXT = f"{SENTENCE} Good morning! Please put 1,234 cups — all of them — back (in the fridge) when you are done. 3.14"

@@ -43,8 +43,6 @@ from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_a_start_that_nobody_waits_for_any_more_ends_quietly(is_failing: bool) -> None:

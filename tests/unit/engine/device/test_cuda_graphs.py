@@ -9,8 +9,6 @@ import torch
 
 from voicegate.engine.device.cuda_graphs import BucketedWork, GraphNotCaptured
 
-pytestmark = pytest.mark.unit
-
 
 def test_compiling_runs_every_key_on_padding_and_says_so() -> None:
     calls: list[str] = []

@@ -10,8 +10,6 @@ from voicegate.engine.cores import CoreTimes
 from voicegate.engine.device.shared_cores import SharedCores, num_free_cores
 from voicegate.engine.load.devices import open_device
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("busy", "own", "num_cores", "free"),

@@ -16,8 +16,6 @@ from voicegate.engine.device import watcher as watcher_module
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.device.watcher import Watcher
 
-pytestmark = pytest.mark.unit
-
 
 class HeldMark:
     """Reached when a test says so; who waits for it may be told later."""

@@ -7,8 +7,6 @@ from tests.support.flow import CPU, flow_config
 from voicegate.engine.flow.backend import BlocksExhausted
 from voicegate.engine.flow.block_pool import BlockPool, bytes_per_block
 
-pytestmark = pytest.mark.unit
-
 
 def make_pool(num_blocks: int = 4, *, poison: bool = False) -> BlockPool:
     return BlockPool(

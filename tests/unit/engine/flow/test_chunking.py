@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.flow import chunking
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(("prompt", "expected"), [(0, 25), (1, 24), (24, 1), (25, 25), (65, 10), (69, 6)])
 def test_first_block_ends_at_a_block_border(prompt: int, expected: int) -> None:

@@ -12,8 +12,6 @@ from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.estimator import CONV_HISTORY, Estimator, causal_conv, mish
 from voicegate.engine.flow.offline import WholeSequence
 
-pytestmark = pytest.mark.unit
-
 
 def test_mish_from_end_to_end() -> None:
     x = torch.cat((torch.linspace(-120, 120, 4_001), torch.linspace(-3, 3, 4_001)))

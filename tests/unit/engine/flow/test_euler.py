@@ -8,8 +8,6 @@ import torch
 from tests.support.golden import load_arrays
 from voicegate.engine.flow.euler import cosine_schedule, euler_step, upstream_noise
 
-pytestmark = pytest.mark.unit
-
 
 def test_schedule_is_upstreams_to_the_bit() -> None:
     dit = load_arrays("dit.npz")

@@ -1,13 +1,10 @@
 """The pre-lookahead layer window by window equals one call over the whole sequence."""
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.flow import make_model, make_tokens
-
-pytestmark = pytest.mark.unit
 
 MODEL = make_model()
 

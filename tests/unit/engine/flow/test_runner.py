@@ -28,8 +28,6 @@ from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockStream
 
-pytestmark = pytest.mark.unit
-
 TEN = FirstBlocks(usual=10, short=10)
 TWO = FirstBlocks(usual=10, short=6)
 

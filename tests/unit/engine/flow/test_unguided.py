@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from tests.support.flow import (
@@ -22,8 +21,6 @@ from voicegate.engine.flow.offline import render_offline
 from voicegate.engine.flow.plain_solver import PlainSolver
 from voicegate.engine.flow.prompt import load_prompt
 from voicegate.engine.flow.runner import FlowRunner
-
-pytestmark = pytest.mark.unit
 
 # Nothing beside 1 in float32: both halves are computed, and one has no weight.
 _NEXT_TO_NOTHING = 1e-30

@@ -13,8 +13,6 @@ from voicegate.engine.model.config import EstimatorConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import WeightsError, load_state_dict
 
-pytestmark = pytest.mark.unit
-
 INV_FREQ = "decoder.estimator.rotary_embed.inv_freq"
 
 

@@ -16,8 +16,6 @@ from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt
 from voicegate.engine.llm.feed import SequenceState, speech_rows
 from voicegate.engine.llm.sequence import Growing, Unistream
 
-pytestmark = pytest.mark.unit
-
 CONFIG = golden_llm_config()
 PROMPT = LlmPrompt((11, END_OF_PROMPT, 12), (101, 102))
 

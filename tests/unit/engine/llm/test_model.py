@@ -12,8 +12,6 @@ from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.model.config import HeadBias
 from voicegate.engine.model.weights import WeightsError
 
-pytestmark = pytest.mark.unit
-
 CONFIG = small_llm_config()
 ROWS = torch.tensor([1, 5, 33, 70, 2, 9])
 

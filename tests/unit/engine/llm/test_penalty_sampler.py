@@ -11,8 +11,6 @@ from tests.unit.engine.llm.support import small_llm_config
 from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.model.config import PenaltySamplingConfig
 
-pytestmark = pytest.mark.unit
-
 CONFIG = small_llm_config()
 NUM_IDS = CONFIG.num_speech_rows
 FIRST_SPECIAL = CONFIG.speech_token_size

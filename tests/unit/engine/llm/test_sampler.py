@@ -10,8 +10,6 @@ from tests.unit.engine.llm.support import small_llm_config
 from voicegate.engine.llm.sampler import RepetitionAwareSampler, first_uniforms, inverse_cdf, seed_key, uniforms
 from voicegate.engine.model.config import SamplingConfig
 
-pytestmark = pytest.mark.unit
-
 CONFIG = small_llm_config()
 SOS, EOS = CONFIG.sos_id, CONFIG.eos_id
 NUM_IDS = CONFIG.num_speech_rows

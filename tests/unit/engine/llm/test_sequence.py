@@ -32,8 +32,6 @@ from voicegate.engine.llm.feed import SequenceState, speech_rows
 from voicegate.engine.llm.sequence import Growing, Unistream
 from voicegate.engine.model.config import StopRule
 
-pytestmark = pytest.mark.unit
-
 CONFIG = golden_llm_config()
 GOLDEN = load_arrays("llm.npz")
 # trace -> (sampling call, special id that was returned there)

@@ -7,8 +7,6 @@ import pytest
 from tests.support.golden import COSYVOICE3_DIR
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
 
-pytestmark = pytest.mark.unit
-
 GOLDEN = json.loads((COSYVOICE3_DIR / "silent_filter.json").read_text())
 
 

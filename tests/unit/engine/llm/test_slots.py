@@ -7,8 +7,6 @@ from voicegate.engine.llm.backend import NoFreeSlot
 from voicegate.engine.llm.sampler import seed_key, uniforms
 from voicegate.engine.llm.slots import Slots
 
-pytestmark = pytest.mark.unit
-
 
 def test_every_slot_is_given_out_once() -> None:
     slots = Slots(3)

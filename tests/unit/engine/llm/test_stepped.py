@@ -11,8 +11,6 @@ from voicegate.engine.device.lanes import Mark
 from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.stepped import SteppedLlm
 
-pytestmark = pytest.mark.unit
-
 
 class TimedLane(LateLane):
     """Its marks are one second apart."""

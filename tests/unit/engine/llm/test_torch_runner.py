@@ -29,8 +29,6 @@ from voicegate.engine.model.config import PenaltySamplingConfig, SamplingConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 
-pytestmark = pytest.mark.unit
-
 CONFIG = small_llm_config()
 STATE = small_state_dict()
 PROMPT = LlmPrompt((1, 2, 3, 9, 8), (5, 6, 7))

@@ -23,8 +23,6 @@ from voicegate.engine.load.startup import ModelStart
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 
-pytestmark = pytest.mark.unit
-
 CPU = Device(torch.device("cpu"), HOST_LANE, HOST_LANE)
 
 

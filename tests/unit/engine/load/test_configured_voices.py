@@ -13,8 +13,6 @@ from voicegate.engine.interface import EngineError
 from voicegate.engine.load.build import load_engine
 from voicegate.engine.load.speaking_pace import measure_pace
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     "load",

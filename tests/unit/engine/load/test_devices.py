@@ -18,8 +18,6 @@ from voicegate.engine.load.devices import open_devices, resolved_for_device, sma
 from voicegate.engine.load.memory import GIB, SPARE_GPU_BYTES, gpu_memory, memory_apart, spare_room
 from voicegate.engine.model.model_json import load_model_config
 
-pytestmark = pytest.mark.unit
-
 APART = EngineConfig(Path("m"), llm_device="cuda:0", token2wav_devices=("cuda:1", "cuda:2"))
 
 

@@ -47,8 +47,6 @@ from voicegate.engine.load.vocoder_engines import vocoder_engines
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 CUDA = VocoderCudaConfig(precision="float32", batch_buckets=(1, 2), frame_buckets=(1,))
 SHAPES = (FlowShape(1, 50, 100), FlowShape(2, 50, 50))

@@ -23,8 +23,6 @@ from voicegate.engine.load.flow_choice import FlowParts, choose_engines
 from voicegate.engine.load.progress import Lines
 from voicegate.engine.model.model_json import load_model_config
 
-pytestmark = pytest.mark.unit
-
 MODEL = load_model_config(TINY_MODEL_DIR)
 CPU = Device(torch.device("cpu"), HOST_LANE, HOST_LANE)
 OURS_MS = 8.0

@@ -29,8 +29,6 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.qwen2 import MergedVocabulary, qwen2_sizes
 from voicegate.engine.voices.store import load_voices
 
-pytestmark = pytest.mark.unit
-
 MODEL = load_model_config(TINY_MODEL_DIR)
 GPU = Device(torch.device("cuda", 0), HOST_LANE, HOST_LANE)
 CPU = Device(torch.device("cpu"), HOST_LANE, HOST_LANE)

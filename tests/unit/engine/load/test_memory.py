@@ -39,8 +39,6 @@ from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.weights import vocoder_shapes
 
-pytestmark = pytest.mark.unit
-
 RELEASED = model_config(Sizes())
 H200_BYTES = int(139.801 * GIB)
 # bench/results/engine-h200.json: one voice of 5 s, and room for two more.

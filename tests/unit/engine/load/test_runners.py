@@ -14,8 +14,6 @@ from voicegate.engine.device.lanes import CudaLane, Lane
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.devices import Device, choose_device, open_device
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -25,8 +25,6 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice, save_voice
 
-pytestmark = pytest.mark.unit
-
 MODEL = load_model_config(TINY_MODEL_DIR)
 UNNAMED = replace(MODEL, default_voice=None)
 # Of a script that no vocabulary has words of: four tokens a character.

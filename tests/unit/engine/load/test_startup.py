@@ -15,8 +15,6 @@ from voicegate.engine.load import startup
 from voicegate.engine.load.progress import Lines
 from voicegate.engine.load.startup import ModelStart
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 
 

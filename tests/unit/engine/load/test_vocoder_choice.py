@@ -25,8 +25,6 @@ from voicegate.engine.load.vocoder_choice import VocoderParts, choose, mean_rati
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 
-pytestmark = pytest.mark.unit
-
 MODEL = load_model_config(TINY_MODEL_DIR)
 CPU = Device(torch.device("cpu"), HOST_LANE, HOST_LANE)
 BUCKETS = measured_buckets(VocoderCudaConfig())

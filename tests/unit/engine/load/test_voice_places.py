@@ -14,8 +14,6 @@ from voicegate.engine.load.memory import GIB, PROCESS_BYTES, gpu_memory
 from voicegate.engine.load.voice_places import fitting_room, room_within
 from voicegate.engine.voices.store import load_voices
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(("num_voices", "has_all"), [(10, True), (30, True), (256, False)])
 def test_a_start_on_a_gpu_fits_however_many_voices_there_are(num_voices: int, has_all: bool) -> None:

@@ -10,8 +10,6 @@ from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.model.config import HeadBias, ModelConfigError, PenaltySamplingConfig, StopRule
 from voicegate.engine.model.model_json import load_model_config
 
-pytestmark = pytest.mark.unit
-
 
 def test_tiny_model_sizes() -> None:
     model = load_model_config(TINY_MODEL_DIR)

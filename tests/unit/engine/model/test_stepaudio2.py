@@ -13,8 +13,6 @@ from voicegate.engine.model.config import Family
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_golden_modules_sizes() -> None:
     config = flow_config()

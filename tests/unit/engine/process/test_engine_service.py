@@ -30,8 +30,6 @@ from voicegate.engine.process import channel, latecomers
 from voicegate.engine.process.engine_service import EXIT_FAILED, EXIT_OK, FrontGone, serve_engine
 from voicegate.engine.process.wire import Command, Frames, Share, Submission, Told, frame, unpack_event
 
-pytestmark = pytest.mark.unit
-
 ID = UtteranceId("u")
 REQUEST = UtteranceRequest(ID, "hum", AudioFormat(codec=Codec.PCM_S16LE))
 

@@ -2,13 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-
 from voicegate.engine.core.policy.placement import Load, choose
 from voicegate.engine.process.backoff import Backoff
 from voicegate.engine.process.vitals import START_PATIENCE_LOOKS, Vitals
-
-pytestmark = pytest.mark.unit
 
 FREE = Load(room=100, num_placed=0, max_live=100, num_blocks_free=500.0, max_blocks=500.0)
 

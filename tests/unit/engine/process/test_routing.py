@@ -40,8 +40,6 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.process import backoff, routing
 
-pytestmark = pytest.mark.unit
-
 RECORDING = b"RIFF"
 TALK = "One two three, four five six. "
 STALLED = Script(faults=dict.fromkeys(range(100), Fault(FaultKind.STALL, after_ms=120)))

@@ -28,8 +28,6 @@ from voicegate.engine.interface import (
     VoiceRefused,
 )
 
-pytestmark = pytest.mark.unit
-
 RECORDING, OTHER = b"RIFF of one", b"RIFF of another"
 
 

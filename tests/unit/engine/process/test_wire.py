@@ -33,8 +33,6 @@ from voicegate.engine.process import wire
 from voicegate.engine.process.replica import StartRefused
 from voicegate.engine.process.wire import Frames, State, WireError, frame
 
-pytestmark = pytest.mark.unit
-
 ID = UtteranceId("u-1")
 EVENTS: tuple[EngineEvent, ...] = (
     AudioReady(ID, (b"one", b"", b"x" * 4000), 48 * 10**9),

@@ -12,8 +12,6 @@ from voicegate.engine.text.alignment import Sound, WordTimes, split_words
 from voicegate.engine.text.normalize import speakable
 from voicegate.engine.text.spoken_length import spoken_letters
 
-pytestmark = pytest.mark.unit
-
 written = st.lists(
     st.sampled_from(["word", " ", "it's", ",", "。", "好", "“", "5", "—", "é", "\n", "(", ")", "&", "+"]), max_size=40
 ).map("".join)

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from voicegate.engine.text.breaks import MAX_PAUSE_MS, BreakSplitter, Part
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
 
-pytestmark = pytest.mark.unit
-
 
 def parts_of(pieces: list[str]) -> list[Part]:
     splitter = BreakSplitter()

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from voicegate.engine.text.fences import MAX_INDENT, FenceSplitter, Piece
 
-pytestmark = pytest.mark.unit
-
 written = st.lists(
     st.sampled_from(["`", "```", "````", "~~~", "~", "\n", "\r\n", " ", "\t", "py", "x" * 70, "a b", "好"]), max_size=25
 ).map("".join)

@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.text.growing import known
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("pending", "read", "said"),

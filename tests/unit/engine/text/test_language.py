@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.text.language import base_language, detect_language, recorded_language
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("text", "hint", "language"),

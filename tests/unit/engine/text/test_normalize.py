@@ -15,8 +15,6 @@ from voicegate.engine.text.normalize import SpanReader, speakable
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.tags import EXPRESSIVE_TAGS
 
-pytestmark = pytest.mark.unit
-
 PIECES = [
     *" \n.,?!'-—…()*_`#$€%/+=&@|~^[]<>\"\\{",
     *["5", "0", "99", "A", "B", "I", "e", "é", "好", "。", "，", "、", "か", "²", "½", "°", "st", "th", "s", "k"],

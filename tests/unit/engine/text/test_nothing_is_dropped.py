@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from voicegate.engine.text.normalize import speakable
 
-pytestmark = pytest.mark.unit
-
 # What stands before and behind, in the words of the language.
 FRAMES = {
     "en": ("Kate has", "today"),

@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.text.open_markup import MAX_OPEN_CHARS, is_in_tag, markup_ranges, open_markup_start
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("text", "open_text"),

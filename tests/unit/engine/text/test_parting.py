@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from voicegate.engine.text.parting import part
 from voicegate.engine.text.segmenter import TextSpan
 
-pytestmark = pytest.mark.unit
-
 
 def halves(text: str) -> tuple[str, str]:
     parted = part(TextSpan(text, 0, len(text)))

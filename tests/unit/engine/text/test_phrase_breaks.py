@@ -8,8 +8,6 @@ from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.text.phrase_breaks import PhraseBreaks
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("text", "spoken"),

@@ -9,8 +9,6 @@ from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
 
-pytestmark = pytest.mark.unit
-
 ENTRIES = {
     "sql": "sequel",
     "SQL Server": "sequel server",

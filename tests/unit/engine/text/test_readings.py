@@ -7,8 +7,6 @@ import pytest
 from voicegate.bench.readings import languages, load, measure, read_spans, read_whole, words
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("language", languages())
 def test_tables_are_well_formed(language: str) -> None:

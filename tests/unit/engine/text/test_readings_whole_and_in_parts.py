@@ -12,8 +12,6 @@ from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
 from voicegate.engine.text.word_rules import word_rules
 
-pytestmark = pytest.mark.unit
-
 LANGUAGES = sorted(known_languages())
 
 

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from voicegate.engine.text.segmenter import MAX_LETTERS, Granularity, Segmenter, SegmenterConfig, TextSpan
 
-pytestmark = pytest.mark.unit
-
 PIECES = [
     *" \n\t.,;:?!…-—\"')(*#é",
     *["a", "A", "I", "1", "5", "好", "。", "，", "！", "”", "」"],

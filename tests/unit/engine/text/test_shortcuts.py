@@ -19,8 +19,6 @@ from voicegate.engine.text.punctuation import tidy
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.tokenizer import TextTokenizer
 
-pytestmark = pytest.mark.unit
-
 _NEVER = re.compile(r"(?!)")
 _PIECES = [
     *("the", "train", "May", "may", "Dr.", "is", "I", "don't", "well-known", "e.g.", "5", "30", "pm", "km", "Ok", "é"),

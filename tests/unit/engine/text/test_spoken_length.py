@@ -6,8 +6,6 @@ from tests.unit.engine.text import reading_cases as cases
 from voicegate.engine.text.normalize import speakable
 from voicegate.engine.text.spoken_length import spoken_letters, written_letters
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("char", "num_letters"),

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("text", "said"),

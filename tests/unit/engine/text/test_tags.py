@@ -14,8 +14,6 @@ from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterCon
 from voicegate.engine.text.tags import EXPRESSIVE_TAGS, NOTATION_TOKENS
 from voicegate.engine.text.tokenizer import TextTokenizer
 
-pytestmark = pytest.mark.unit
-
 ALL_TAGS = EXPRESSIVE_TAGS | NOTATION_TOKENS
 
 

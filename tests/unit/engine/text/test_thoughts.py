@@ -8,8 +8,6 @@ from voicegate.engine.text.normalize import SpanReader, speakable
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
 from voicegate.engine.text.unsaid import without_unsaid
 
-pytestmark = pytest.mark.unit
-
 
 def said(pieces: list[str], granularity: Granularity = Granularity.CLAUSE) -> str:
     segmenter, reader = Segmenter(SegmenterConfig(granularity=granularity)), SpanReader("en")

@@ -10,8 +10,6 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from voicegate.engine.text.tokenizer import TextTokenizer, TokenizerError
 
-pytestmark = pytest.mark.unit
-
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 END_OF_PROMPT_ID = len(BYTES)
 BREATH_ID = END_OF_PROMPT_ID + 1

@@ -8,8 +8,6 @@ from voicegate.engine.text.normalize import speakable
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig
 from voicegate.engine.text.word_cutter import finished_length
 
-pytestmark = pytest.mark.unit
-
 
 def released(text: str) -> list[str]:
     """The words that leave before more text comes."""

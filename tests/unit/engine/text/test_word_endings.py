@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.text.word_endings import Ending, word_ending
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("word", "ending"),

@@ -7,8 +7,6 @@ import torch
 
 from voicegate.engine.vocoder.excitation import MAX_ROWS, NUM_COLUMNS, project, upstream_excitation
 
-pytestmark = pytest.mark.unit
-
 
 def test_whole_table_is_upstreams() -> None:
     digest = hashlib.sha256()

@@ -8,8 +8,6 @@ from voicegate.engine.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
 from voicegate.engine.vocoder.state import BatchRows, StateTable
 from voicegate.engine.vocoder.weights import load_vocoder_weights
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 
 

@@ -7,8 +7,6 @@ from torch.nn import functional
 from voicegate.engine.vocoder.layers import ONEDNN_MIN_NUMBERS, Convolution, ResBlock, SnakeConv, Upsample
 from voicegate.engine.vocoder.state import BatchRows, StateTable
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 
 

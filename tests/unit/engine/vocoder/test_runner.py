@@ -22,8 +22,6 @@ from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.plain_renderer import PlainRenderer
 from voicegate.engine.vocoder.runner import VocoderRunner
 
-pytestmark = pytest.mark.unit
-
 MAX_FRAMES = 60
 MAX_STREAMS = 4
 # Two correct float32 implementations differ by 2e-5 on these weights (golden README).

@@ -10,8 +10,6 @@ from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.excitation import upstream_excitation
 from voicegate.engine.vocoder.source import HarmonicSource
 
-pytestmark = pytest.mark.unit
-
 WEIGHTS = {
     "m_source.l_linear.weight": torch.linspace(-1, 1, 9)[None],
     "m_source.l_linear.bias": torch.tensor([0.05]),

@@ -1,11 +1,8 @@
 """Slots are rows of one table; windows are cut at each row's own end."""
 
-import pytest
 import torch
 
 from voicegate.engine.vocoder.state import BatchRows, StateTable, behind_tail
-
-pytestmark = pytest.mark.unit
 
 CPU = torch.device("cpu")
 

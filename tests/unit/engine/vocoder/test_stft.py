@@ -7,8 +7,6 @@ from tests.support import golden
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.stft import Analysis, Synthesis, hann_window
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 
 

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from voicegate.engine.vocoder.stretch import MelStretch
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(("num_frames", "speed"), [(40, 4 / 3), (40, 0.5), (40, 2.0), (60, 1.25), (30, 0.75)])
 def test_equals_linear_interpolation_of_the_whole(num_frames: int, speed: float) -> None:

@@ -11,8 +11,6 @@ from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.model.weights import WeightsError
 from voicegate.engine.vocoder.weights import load_vocoder_weights, vocoder_shapes
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 
 

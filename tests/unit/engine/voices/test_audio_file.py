@@ -10,8 +10,6 @@ from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.voices.audio_file import decode_recording
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("kind", "subtype", "tolerance"),

@@ -11,8 +11,6 @@ from voicegate.engine.voices.audio_file import Recording
 from voicegate.engine.voices.checks import check_sound, check_speech, check_texts
 from voicegate.engine.voices.trimming import without_silence
 
-pytestmark = pytest.mark.unit
-
 
 def recording(samples: npt.NDArray[np.float32], rate_hz: int = 24_000) -> Recording:
     return Recording(torch.from_numpy(samples), rate_hz)

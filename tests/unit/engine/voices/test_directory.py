@@ -17,8 +17,6 @@ from voicegate.engine.voices.files import voice_names
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import VoiceError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(scope="module")
 def model() -> ModelConfig:

@@ -18,8 +18,6 @@ from voicegate.engine.voices.enrolment import Enroller, load_enroller
 from voicegate.engine.voices.features import PromptAudio, mel_24k, speaker_fbank, whisper_log_mel
 from voicegate.engine.voices.voice import Voice, load_voice, save_voice
 
-pytestmark = pytest.mark.unit
-
 RECORDING = file_of(speechlike(), subtype="FLOAT")
 
 

@@ -7,8 +7,6 @@ import torch
 
 from voicegate.engine.voices.features import PromptAudio, resample
 
-pytestmark = pytest.mark.unit
-
 
 def tone(hz: float, rate_hz: int, seconds: float = 1.0) -> torch.Tensor:
     return torch.sin(2 * math.pi * hz * torch.arange(round(seconds * rate_hz)).double() / rate_hz).float()

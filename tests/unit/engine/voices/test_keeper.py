@@ -18,8 +18,6 @@ from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import save_pace
 
-pytestmark = pytest.mark.unit
-
 RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
 OTHER_RECORDING = (TINY_MODEL_DIR / "voices" / "rms_prompt.wav").read_bytes()
 TEXT = "Hello there, it is very nice to meet you."

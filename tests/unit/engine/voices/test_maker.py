@@ -19,8 +19,6 @@ from voicegate.engine.voices.maker import MODULE, ProcessMaker
 from voicegate.engine.voices.maker_wire import NotMade, Task, VoiceOrder, write_message
 from voicegate.engine.voices.making import answer_to, make_voice
 
-pytestmark = pytest.mark.unit
-
 RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
 ORDER = VoiceOrder("guest", RECORDING, "Hello there, it is very nice to meet you.", "a guest")
 

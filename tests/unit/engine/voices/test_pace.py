@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.voices.pace import MIN_SENTENCES, Said, VoicePace, fit, pace_in
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_voice_that_always_speaks_alike_may_say_all_that_is_known() -> None:
     found = fit([Said(num_letters, 2 * num_letters) for num_letters in range(10, 40)])

@@ -7,8 +7,6 @@ import pytest
 
 from voicegate.engine.voices.regular_file import read_regular_file
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "file"

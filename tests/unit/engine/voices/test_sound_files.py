@@ -6,8 +6,6 @@ from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.voices.sound_files import check_is_sound_file
 
-pytestmark = pytest.mark.unit
-
 SPEECH = speechlike(0.5)
 
 

@@ -11,8 +11,6 @@ from voicegate.engine.voices.audio_file import Recording
 from voicegate.engine.voices.checks import check_speech
 from voicegate.engine.voices.steadiness import MIN_VARIATION_DB, variation_db
 
-pytestmark = pytest.mark.unit
-
 RATE_HZ = 24_000
 TIMES_S = np.arange(4 * RATE_HZ) / RATE_HZ
 

@@ -14,8 +14,6 @@ from voicegate.engine.voices.enrolment import load_enroller
 from voicegate.engine.voices.features import resample
 from voicegate.engine.voices.trimming import NOT_TRIMMED, Trimmed, without_silence
 
-pytestmark = pytest.mark.unit
-
 SPEECH = read("rms")
 
 

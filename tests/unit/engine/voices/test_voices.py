@@ -14,8 +14,6 @@ from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice, VoiceError, load_voice, save_pace, save_voice
 
-pytestmark = pytest.mark.unit
-
 TEXTS = {"prompt_text": "Be kind.<|endofprompt|>Hello.", "transcript": "Hello.", "description": "test"}
 
 

@@ -16,8 +16,6 @@ from voicegate.gateway.auth.key_file import add_key, read_keys, remove_key
 from voicegate.gateway.auth.keyring import Key, digest_of
 from voicegate.gateway.config_fields import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 @contextmanager
 def file_sizes_limited_to(num_bytes: int) -> Iterator[None]:

@@ -7,8 +7,6 @@ from voicegate.gateway.auth.keyring import Allowance, Key, Keyring, check_name, 
 from voicegate.gateway.auth.keyring import parse_keys as parse
 from voicegate.gateway.config_fields import ConfigError
 
-pytestmark = pytest.mark.unit
-
 ANN = Key("ann", digest_of("secret of ann"), Allowance(sockets=3, utterances=2))
 BEN = Key("ben", digest_of("secret of ben"))
 

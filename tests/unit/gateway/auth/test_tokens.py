@@ -11,8 +11,6 @@ from voicegate.gateway.auth.access import Access, Unauthorized
 from voicegate.gateway.auth.keyring import Key, Keyring, digest_of
 from voicegate.gateway.auth.tokens import TokenExpired, holder_of, mint
 
-pytestmark = pytest.mark.unit
-
 ANN, BEN = Key("ann", digest_of("secret of ann")), Key("(api_key)", digest_of("secret of ben"))
 RING = Keyring((ANN, BEN))
 SECRET = b"of the server"

@@ -15,8 +15,6 @@ from voicegate.gateway.formats.encoder import StreamEncoder
 from voicegate.protocol.dialects.format_names import elevenlabs_format
 from voicegate.protocol.formats import NATIVE_RATE_HZ, RATES_HZ, Coding, OutputFormat
 
-pytestmark = pytest.mark.unit
-
 Samples = npt.NDArray[np.float64]
 NUM_SAMPLES = 2 * NATIVE_RATE_HZ + 77  # no whole number of packets or frames
 TONE_HZ = 440.0

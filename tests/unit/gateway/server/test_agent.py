@@ -14,8 +14,6 @@ from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import Gateway
 from voicegate.gateway.server.status import Load, Status
 
-pytestmark = pytest.mark.unit
-
 
 def load(*, utterances: int = 0, room: int = 10, sockets: int = 0) -> Load:
     return Load(sockets=sockets, max_sockets=100, utterances=utterances, room=room)

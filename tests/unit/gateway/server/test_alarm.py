@@ -2,12 +2,8 @@
 
 import asyncio
 
-import pytest
-
 from tests.support.virtual_time import run_virtually
 from voicegate.gateway.server.alarm import Alarm
-
-pytestmark = pytest.mark.unit
 
 HOUR_S = 3600.0  # beside which it does not matter how late a timer is
 

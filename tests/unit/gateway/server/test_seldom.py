@@ -2,14 +2,11 @@
 
 import asyncio
 
-import pytest
 from structlog.testing import capture_logs
 
 from tests.support.virtual_time import run_virtually
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.seldom import SeldomLog
-
-pytestmark = pytest.mark.unit
 
 
 def test_the_next_line_tells_how_many_were_left_out() -> None:

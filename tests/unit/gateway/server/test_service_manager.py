@@ -7,8 +7,6 @@ import pytest
 
 from voicegate.gateway.server.service_manager import ServiceManager
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("is_abstract", [False, True])
 def test_signs_of_life_are_told_now_and_then(tmp_path: Path, is_abstract: bool) -> None:

@@ -9,8 +9,6 @@ from voicegate.gateway.session.adapting import Adapted, adapted
 from voicegate.gateway.session.opening import find_refusal
 from voicegate.protocol.messages import Open
 
-pytestmark = pytest.mark.unit
-
 MUTE = replace(INFO, max_instruct_chars=0)  # follows no instructions
 LONG = "Speak slowly and with some warmth, as to a child."
 

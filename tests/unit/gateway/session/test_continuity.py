@@ -6,8 +6,6 @@ from voicegate.gateway.session.continuity import CannotResume, Continuity
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import ProtocolViolation
 
-pytestmark = pytest.mark.unit
-
 
 def wanted(*, max_bytes: int = 10_000) -> Continuity:
     continuity = Continuity("s3cret", max_bytes=max_bytes)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -33,8 +32,6 @@ from voicegate.protocol.dialects.elevenlabs import MultiStream
 from voicegate.protocol.dialects.elevenlabs_speaker import Settings as ElevenlabsSettings
 from voicegate.protocol.dialects.vllm_omni import VllmOmni
 from voicegate.protocol.formats import OutputFormat
-
-pytestmark = pytest.mark.unit
 
 NOW_S = 0.0
 LIMITS = SessionLimits(contexts=3, context_text_bytes=16, unanswered_flushes=3).of_a_dialect(None)

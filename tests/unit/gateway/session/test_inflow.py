@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.gateway.session.inflow import Inflow
 
-pytestmark = pytest.mark.unit
-
 RATE = 100.0
 
 

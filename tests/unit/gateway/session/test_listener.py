@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.gateway.session.listener import ListenerClock, Underruns
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_lowest_lead_is_what_was_left_just_before_more_came() -> None:
     clock = ListenerClock()

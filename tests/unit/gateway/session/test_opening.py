@@ -12,8 +12,6 @@ from voicegate.gateway.session.opening import build_request, effective_format, f
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import Format, Open, Pace
 
-pytestmark = pytest.mark.unit
-
 INFO = EngineInfo(
     model="m",
     voices=(VoiceInfo("anna", ""), VoiceInfo("ben", "")),

@@ -1,12 +1,8 @@
 """Reports of a player: which are news for the engine."""
 
-import pytest
-
 from voicegate.engine.interface import ListenerReport
 from voicegate.gateway.session.player import Player
 from voicegate.protocol.messages import Playback
-
-pytestmark = pytest.mark.unit
 
 
 def playback(played_ms: int, buffer_ms: int = 500, underruns: int = 0) -> Playback:

@@ -1,13 +1,10 @@
 """What never sounds, so that the gateway may keep it to itself for a while: never more than the engine leaves out."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.engine.text.normalize import speakable
 from voicegate.gateway.session.prelude import Prelude
-
-pytestmark = pytest.mark.unit
 
 # Marks and blanks among others; what the prelude takes for silent must be so in any combination.
 PUNCTUATION = st.text(st.characters(categories=["P", "Z"], include_characters=" \n\t", max_codepoint=0xFFFF))

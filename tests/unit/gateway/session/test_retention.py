@@ -1,12 +1,9 @@
 """Who is waited for, and who makes way where too much is kept."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.gateway.session.retention import Absences, Retention
-
-pytestmark = pytest.mark.unit
 
 
 def test_everybody_may_be_away_for_equally_long() -> None:

@@ -40,8 +40,6 @@ from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 
-pytestmark = pytest.mark.unit
-
 
 def snapshot(session: Session) -> Any:
     return {name: copy.copy(value) for name, value in vars(copy.deepcopy(session)).items()}

@@ -3,7 +3,6 @@ nothing follows its end, sequence numbers have no gaps, no audio follows a cance
 
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -29,8 +28,6 @@ from voicegate.gateway.session.quota import NOBODY, Holding, QuotaLimits, Quotas
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
-
-pytestmark = pytest.mark.unit
 
 INFO = EngineInfo("m", (VoiceInfo("anna", ""),), "anna", (SpeakingMode.AUTO,), 312, 8, 3000)
 IDLE_S = 100.0

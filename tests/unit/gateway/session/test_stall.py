@@ -1,10 +1,6 @@
 """A peer for whom bytes wait: how long it may take none of them, to the tick."""
 
-import pytest
-
 from voicegate.gateway.session.stall import StallWatch
-
-pytestmark = pytest.mark.unit
 
 LIMIT_S = 10.0
 

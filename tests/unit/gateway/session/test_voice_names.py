@@ -7,8 +7,6 @@ import pytest
 from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
 from voicegate.gateway.session.voice_names import VoiceNames
 
-pytestmark = pytest.mark.unit
-
 INFO = EngineInfo("m", (VoiceInfo("anna", ""), VoiceInfo("bob", "")), "anna", (SpeakingMode.AUTO,), 312, 8, 3000)
 NAMES = VoiceNames({"nova": "bob", "bob": "anna", "echo": "gone"})
 

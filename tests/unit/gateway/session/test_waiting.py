@@ -5,8 +5,6 @@ import pytest
 from voicegate.engine.interface import UtteranceId
 from voicegate.gateway.session.waiting import WaitingLimits, WaitingLine
 
-pytestmark = pytest.mark.unit
-
 A, B, C = (UtteranceId(name) for name in "abc")
 
 

@@ -21,8 +21,6 @@ from voicegate.protocol.dialects.cartesia import Cartesia
 from voicegate.protocol.dialects.dialect import Speech
 from voicegate.protocol.formats import Coding, OutputFormat
 
-pytestmark = pytest.mark.unit
-
 RAW = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24000}
 DONE = {"type": "done", "context_id": "a", "done": True, "status_code": 200}
 

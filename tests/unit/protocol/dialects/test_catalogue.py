@@ -15,8 +15,6 @@ from voicegate.protocol.errors import ProtocolViolation
 from voicegate.protocol.formats import Coding, OutputFormat
 from voicegate.protocol.messages import STREAM_PATH
 
-pytestmark = pytest.mark.unit
-
 SPEAK = {"type": "Speak", "text": "Hi"}
 
 

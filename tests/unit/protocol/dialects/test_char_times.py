@@ -1,13 +1,10 @@
 """Character times: each told once, in order, and spans of messages that add up to the time that was told."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.protocol.dialects.char_times import CharClock, CharTimes, Told
 from voicegate.protocol.messages import AlignmentItem
-
-pytestmark = pytest.mark.unit
 
 HELLO = AlignmentItem("Hello", 0, 500, 0, 5)
 YOU = AlignmentItem("you", 500, 800, 6, 9)

@@ -4,16 +4,12 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from voicegate.engine.text import breaks
 from voicegate.gateway.server.entrance import callers
 from voicegate.gateway.server.http import tokens
 from voicegate.gateway.server.http.vendors import VENDORS
 from voicegate.protocol.dialects import backlog, catalogue, char_times, format_names, vllm_omni
 from voicegate.protocol.formats import RATES_HZ
-
-pytestmark = pytest.mark.unit
 
 PAGE = (Path(__file__).parents[4] / "docs/compatibility.md").read_text()
 TEXT = " ".join(PAGE.split())

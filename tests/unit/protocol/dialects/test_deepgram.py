@@ -10,8 +10,6 @@ from voicegate.protocol.dialects.deepgram import Deepgram, Settings
 from voicegate.protocol.dialects.dialect import Speech
 from voicegate.protocol.formats import OutputFormat
 
-pytestmark = pytest.mark.unit
-
 FLUSH, CLEAR, CLOSE = {"type": "Flush"}, {"type": "Clear"}, {"type": "Close"}
 
 

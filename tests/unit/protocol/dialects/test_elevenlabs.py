@@ -25,8 +25,6 @@ from voicegate.protocol.dialects.elevenlabs_speaker import Settings
 from voicegate.protocol.dialects.format_names import elevenlabs_format
 from voicegate.protocol.formats import OutputFormat
 
-pytestmark = pytest.mark.unit
-
 PCM = Settings("anna", elevenlabs_format("pcm_24000"))
 AUTO = Settings("anna", PCM.output, is_auto=True)
 PCM_FORMAT = wire.Format(codec="pcm_s16le")

@@ -16,8 +16,6 @@ from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import Coding, OutputFormat
 from voicegate.protocol.messages import Format
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("got", "wanted"),

@@ -11,8 +11,6 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.dialect import Speech
 from voicegate.protocol.dialects.kyutai import Kyutai
 
-pytestmark = pytest.mark.unit
-
 PCM_OPEN = wire.Open(context="speech", voice="anna", format=wire.Format(codec="pcm_s16le"))
 
 

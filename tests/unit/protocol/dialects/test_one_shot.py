@@ -14,8 +14,6 @@ from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.formats import Coding, OutputFormat
 
-pytestmark = pytest.mark.unit
-
 PCM = OutputFormat()
 
 

@@ -23,8 +23,6 @@ from voicegate.protocol.dialects.one_shot import LEAD_MS
 from voicegate.protocol.dialects.vllm_omni import VllmOmni
 from voicegate.protocol.errors import CloseCode
 
-pytestmark = pytest.mark.unit
-
 DONE, CANCEL = {"type": "input.done"}, {"type": "input.cancel"}
 STREAMED = {"response_format": "pcm", "stream_audio": True}
 

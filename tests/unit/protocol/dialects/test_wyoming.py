@@ -9,8 +9,6 @@ from tests.unit.protocol.dialects.conversation import READY, find_anna
 from voicegate.protocol.dialects.dialect import Hangup
 from voicegate.protocol.dialects.wyoming import Wyoming
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     "data",

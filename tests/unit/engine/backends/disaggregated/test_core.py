@@ -21,8 +21,6 @@ from voicegate.engine.interface import Done, EngineError, Failed, SpeakingMode, 
 from voicegate.engine.llm.backend import LlmBackend, LlmDied, SequenceOutput
 from voicegate.engine.load.build import engine_info
 
-pytestmark = pytest.mark.unit
-
 TEXTS = (
     "Good morning, and welcome back. The train to the coast leaves at nine.",
     "Mind the gap.",

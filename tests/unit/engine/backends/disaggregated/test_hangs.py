@@ -15,8 +15,6 @@ from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.core.worker import ThreadedEngine
 from voicegate.engine.interface import Done, EngineError, Failed, Overloaded, UtteranceId, UtteranceRequest
 
-pytestmark = pytest.mark.unit
-
 TEXT = "One two three four five six seven eight nine ten eleven twelve thirteen."
 LIMIT_S = 1.0
 HASTY = replace(CONFIG, device_patience_s=LIMIT_S)

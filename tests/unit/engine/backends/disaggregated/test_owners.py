@@ -12,8 +12,6 @@ from tests.support.disaggregated import Driven, hollow_token2wavs
 from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.interface import Cancelled, Done, Failed, ListenerReport, SpeakingMode, UtteranceId
 
-pytestmark = pytest.mark.unit
-
 TEXT = "One two three four."
 COMMANDS: dict[str, Callable[[DisaggregatedCore, UtteranceId], None]] = {
     "push_text": lambda core, name: core.push_text(name, TEXT),

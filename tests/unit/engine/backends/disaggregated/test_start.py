@@ -19,8 +19,6 @@ from voicegate.engine.load.build import create_engine, load_all_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 
-pytestmark = pytest.mark.unit
-
 SEVERAL = replace(apart(CONFIG, 2), encoder_processes=1)
 MODEL = load_model_config(TINY_MODEL_DIR)
 LOADERS = ("load_llm", "load_vocoder", "load_flow", "ready_voice")

@@ -20,8 +20,6 @@ from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt, SequenceOutp
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import SamplingConfig
 
-pytestmark = pytest.mark.unit
-
 PROMPT = LlmPrompt((1, 2, CONFIG.end_of_prompt_id or 0, 9, 8), (5, 6, 7))
 TEXT = (10, 11, 12, 13)
 

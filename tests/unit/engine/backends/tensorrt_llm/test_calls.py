@@ -13,8 +13,6 @@ from tests.support.tensorrt_llm import contract
 from tests.unit.engine.backends.tensorrt_llm.support import running
 from voicegate.engine.backends.tensorrt_llm import library
 
-pytestmark = pytest.mark.unit
-
 FOLDER = Path(library.__file__).parent
 
 # What of ours stands for what of theirs.

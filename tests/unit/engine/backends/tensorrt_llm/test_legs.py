@@ -11,8 +11,6 @@ from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.requests import make_sequence
 from voicegate.engine.llm.sequence import Growing
 
-pytestmark = pytest.mark.unit
-
 FIRST = VOCABULARY.first_speech_id
 EOS = VOCABULARY.eos_id
 FILL = FIRST + CONFIG.fill_id

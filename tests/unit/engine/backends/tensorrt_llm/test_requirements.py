@@ -17,8 +17,6 @@ from voicegate.engine.interface import EngineError
 from voicegate.engine.model.config import SamplingConfig
 from voicegate.engine.model.qwen2 import qwen2_sizes
 
-pytestmark = pytest.mark.unit
-
 GPU = torch.device("cuda", 0)
 
 

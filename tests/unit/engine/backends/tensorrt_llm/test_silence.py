@@ -16,8 +16,6 @@ from voicegate.engine.backends.tensorrt_llm import executor
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.llm.backend import LlmDied, SequenceOutput
 
-pytestmark = pytest.mark.unit
-
 SOON_S = 0.5  # within which a busy machine runs the stand-in's thread
 
 

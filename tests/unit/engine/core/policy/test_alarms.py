@@ -2,13 +2,10 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.engine.core.policy.alarms import Alarms
-
-pytestmark = pytest.mark.unit
 
 
 @given(st.lists(st.tuples(st.sampled_from(["set", "ring"]), st.integers(0, 4), st.integers(0, 20) | st.just(math.inf))))

@@ -7,8 +7,6 @@ import pytest
 
 from voicegate.engine.core.policy.growth import BlockTime, Worth, WriterPace, beginning, covered_s, next_block_s
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_pass_holds_fewer_tokens_than_its_words_are_worth() -> None:
     worth = Worth(tokens_per_letter=1.8, token_share=0.8)

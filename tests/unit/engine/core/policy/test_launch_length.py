@@ -2,8 +2,6 @@ import pytest
 
 from voicegate.engine.core.policy.launch_length import euler_steps_at_once
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("num_frames", "of_first", "of_heard"),

@@ -2,14 +2,11 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voicegate.engine.core.policy.listener import Listener
 from voicegate.engine.interface import ListenerReport
-
-pytestmark = pytest.mark.unit
 
 
 def heard(*, audio_s: float = 4.0, at_s: float = 10.0) -> Listener:

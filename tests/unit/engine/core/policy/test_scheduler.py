@@ -5,7 +5,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +12,6 @@ from tests.support.scheduling import decide
 from voicegate.engine.core.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, Intake, LlmStep
 from voicegate.engine.core.policy.urgency import Limits, StreamView, pressing_at_s, urgency
 from voicegate.engine.flow.batch_size import BatchSize
-
-pytestmark = pytest.mark.unit
 
 
 def whole(num_blocks: int) -> BatchSize:

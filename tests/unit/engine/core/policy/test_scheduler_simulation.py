@@ -12,8 +12,6 @@ from voicegate.engine.core.policy.urgency import Limits
 from voicegate.engine.flow.batch_size import BatchSize
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 
-pytestmark = pytest.mark.unit
-
 LANES = Limits(flow_batch=BatchSize(38, 1700), calm_flow_batch=BatchSize(96, 4200), is_concurrent=True)
 ONE_PROCESSOR = Limits(flow_batch=BatchSize(4, 200))
 

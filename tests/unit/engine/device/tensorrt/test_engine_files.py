@@ -9,8 +9,6 @@ import pytest
 
 from voicegate.engine.device.tensorrt.engine_files import EngineFiles, EngineFilesError, Fingerprint
 
-pytestmark = pytest.mark.unit
-
 WANTED = Fingerprint("1", "a" * 64, "float16", "10.14.1", "H200, sm 9.0")
 
 

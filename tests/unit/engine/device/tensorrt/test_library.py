@@ -11,8 +11,6 @@ import torch
 from tests.support.tensorrt.package import CONTRACT, VERSIONS, Package
 from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, TensorSpec, build_plan, load_tensorrt
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 TENSORS = {"x": ("FLOAT", (2, 3)), "frames": ("INT32", (2,)), "state": ("BF16", (4,)), "next_x": ("HALF", (1, 1))}
 DTYPES = {"FLOAT": torch.float32, "INT32": torch.int32, "BF16": torch.bfloat16, "HALF": torch.float16}

@@ -10,8 +10,6 @@ import torch
 from voicegate.engine.device.tensorrt.library import ALIGNMENT_BYTES, TensorrtError, TensorSpec
 from voicegate.engine.device.tensorrt.shared_tensors import SharedTensors
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 
 

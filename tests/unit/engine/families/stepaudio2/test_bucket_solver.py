@@ -17,8 +17,6 @@ from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.families.stepaudio2.flow.chunking import ChunkSchedule
 from voicegate.engine.flow.backend import BatchesExhausted
 
-pytestmark = pytest.mark.unit
-
 BUCKETS = BucketConfig(
     token_buckets=ChunkSchedule(SCHEDULE).longest_chunks(lookahead=3),
     row_buckets=(1, 2, 4),

@@ -5,8 +5,6 @@ import pytest
 
 from voicegate.engine.families.stepaudio2.flow.chunking import ChunkSchedule, trimmed_context, whole_context
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("chunk", "num_waiting", "is_finished", "expected"),

@@ -9,8 +9,6 @@ from voicegate.engine import units
 from voicegate.engine.families.stepaudio2.flow.stream import ChunkStream
 from voicegate.engine.flow.backend import BlocksExhausted, FlowPrompt, StreamsExhausted, StreamTooLong
 
-pytestmark = pytest.mark.unit
-
 SCHEDULE = (4, 7, 9)
 
 

@@ -16,8 +16,6 @@ from voicegate.engine.vocoder.backend import (
 )
 from voicegate.engine.vocoder.runner import VocoderRunner
 
-pytestmark = pytest.mark.unit
-
 FRAME = units.SAMPLES_PER_FRAME
 
 

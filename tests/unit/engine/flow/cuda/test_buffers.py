@@ -1,11 +1,7 @@
 """What the host tells the kernels of a batch."""
 
-import pytest
-
 from tests.unit.engine.flow.cuda.support import Bench, Row
 from voicegate.engine.flow.cuda.buffers import BEFORE, BLOCK
-
-pytestmark = pytest.mark.unit
 
 
 def test_each_row_names_the_block_right_before_its_own() -> None:

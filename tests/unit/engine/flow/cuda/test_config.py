@@ -8,8 +8,6 @@ import torch
 from voicegate.engine.flow.batch_size import BatchSize
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("fields", "message"),

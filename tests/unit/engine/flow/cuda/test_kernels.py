@@ -19,7 +19,6 @@ from voicegate.engine.flow.cuda.ops import STEP_OPS
 from voicegate.engine.flow.cuda.tensors import in_float8
 
 pytestmark = [
-    pytest.mark.unit,
     # Padding rows and lines are computed with whatever is there, as on a GPU; nobody looks at what comes of it.
     pytest.mark.usefixtures("any_arithmetic"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="CPU tensors; tests/gpu runs the kernels on CUDA"),

@@ -13,8 +13,6 @@ from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockStream
 
-pytestmark = pytest.mark.unit
-
 # Of two runs of the same arithmetic in differently shaped products.
 BATCH_ATOL = 5e-6
 

@@ -1,15 +1,11 @@
 """What is measured before there are streams: blocks of every shape, behind contexts of their own, amid its range."""
 
-import pytest
-
 from tests.support.flow import make_model, make_runner
 from tests.support.flow_reference import FLOAT8_REFERENCE_OPS, REFERENCE_OPS
 from tests.unit.engine.flow.cuda.support import EAGER
 from voicegate.engine.backends.tensorrt.flow.shape import ENGINE_SHAPES, FlowShape
 from voicegate.engine.flow.cuda.solver import CudaSolver
 from voicegate.engine.flow.cuda.trial import FlowTrial, measured_blocks
-
-pytestmark = pytest.mark.unit
 
 SHAPES = [FlowShape(1, 50, 100), FlowShape(1, 50, 300), FlowShape(2, 50, 100)]
 

@@ -21,8 +21,6 @@ from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.model import LlmModel
 from voicegate.engine.model.config import SamplingConfig
 
-pytestmark = pytest.mark.unit
-
 CONFIG = small_llm_config()
 FED = [3, CONFIG.vocab_size + 5, 7, 9, CONFIG.vocab_size + 9]
 SLOT = 2

@@ -2,12 +2,8 @@
 
 from typing import cast
 
-import pytest
-
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.graphs import BucketedBody
-
-pytestmark = pytest.mark.unit
 
 
 class RecordingBody:

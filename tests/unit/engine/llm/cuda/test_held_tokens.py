@@ -9,8 +9,6 @@ from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.runner import LaunchedStep
 
-pytestmark = pytest.mark.unit
-
 
 def drain_holding(runner: CudaLlmRunner, wanted: int) -> dict[int, list[SequenceOutput]]:
     """Two steps in flight; who has been told of is asked for so many tokens."""

@@ -7,8 +7,6 @@ from tests.unit.engine.llm.support import drain
 from voicegate.engine.llm.backend import UnknownSequence
 from voicegate.engine.llm.cuda import device_queue
 
-pytestmark = pytest.mark.unit
-
 
 def test_steps_launched_ahead_give_the_same_outputs() -> None:
     runner = make_runner(max_in_flight=3)

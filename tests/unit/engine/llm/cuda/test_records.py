@@ -6,8 +6,6 @@ import pytest
 from voicegate.engine.llm.cuda.records import Records
 from voicegate.engine.llm.slots import Slots
 
-pytestmark = pytest.mark.unit
-
 WINDOW = 10
 
 

@@ -28,8 +28,6 @@ from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws, RepetitionPena
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import HeadBias, PenaltySamplingConfig, SamplingConfig, StopRule
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_batch_of_everything_equals_the_cpu_runner() -> None:
     runner = make_runner()

@@ -13,8 +13,6 @@ from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import PenaltySamplingConfig, SamplingConfig
 
-pytestmark = pytest.mark.unit
-
 SMALL = small_llm_config()
 NUM_IDS = SMALL.num_speech_rows
 NUM_STEPS = 24  # of upstream's 60; the rest runs on a GPU

@@ -5,8 +5,6 @@ import pytest
 from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.segmenter import TextSpan
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("spans", "spoken"),

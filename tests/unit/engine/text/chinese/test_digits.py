@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from voicegate.engine.text.chinese.digits import say_count, say_numbers
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("number", "spoken"),

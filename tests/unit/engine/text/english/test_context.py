@@ -5,8 +5,6 @@ import pytest
 from voicegate.engine.text.normalize import SpanReader, speakable
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("spans", "spoken"),

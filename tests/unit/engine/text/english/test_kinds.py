@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.text.normalize import speakable
 
-pytestmark = pytest.mark.unit
-
 COUNTS_AND_YEARS = [
     ("In 1984 books were burned.", "In nineteen eighty-four books were burned."),
     ("By 2030 emissions fall.", "By twenty thirty emissions fall."),

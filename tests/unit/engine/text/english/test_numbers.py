@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from voicegate.engine.text.english import numbers
 
-pytestmark = pytest.mark.unit
-
 digits = st.text("0123456789", min_size=1, max_size=40)
 
 

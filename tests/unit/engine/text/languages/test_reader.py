@@ -10,8 +10,6 @@ from voicegate.engine.text.languages.definition import LanguageError, known_lang
 from voicegate.engine.text.languages.reader import Reader
 from voicegate.engine.text.languages.templates import Template, TemplateError
 
-pytestmark = pytest.mark.unit
-
 CASES = [
     ("de", "Mo.–Fr. 8–18 Uhr", "Montag bis Freitag acht bis achtzehn Uhr"),
     ("de", "Kapitel 3.2, Version 2.1.3", "Kapitel drei Punkt zwei, Version zwei Punkt eins Punkt drei"),

@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.text.segmenter import Segmenter, SegmenterConfig
 
-pytestmark = pytest.mark.unit
-
 
 def sentences(text: str, language: str, size: int) -> list[str]:
     segmenter = Segmenter(SegmenterConfig(language=language))

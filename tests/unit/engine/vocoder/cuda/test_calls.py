@@ -8,8 +8,6 @@ from voicegate.engine.vocoder.backend import VocoderJob, VocoderStream
 from voicegate.engine.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
 from voicegate.engine.vocoder.cuda.rows import NUM_FIELDS, idle_row
 
-pytestmark = pytest.mark.unit
-
 LOOK_RIGHT = 4
 
 

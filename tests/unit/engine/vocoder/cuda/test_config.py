@@ -4,8 +4,6 @@ import pytest
 
 from voicegate.engine.vocoder.cuda.config import PRECISIONS, Tile, VocoderCudaConfig
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("buckets", [(), (0, 1), (2, 2), (4, 1)])
 @pytest.mark.parametrize("name", ["batch_buckets", "frame_buckets"])

@@ -18,8 +18,6 @@ from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.vocoder.weights import vocoder_shapes
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 EAGER = VocoderCudaConfig(
     precision="float32",

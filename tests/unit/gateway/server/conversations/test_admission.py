@@ -20,8 +20,6 @@ from voicegate.engine.interface import (
 from voicegate.gateway.server.conversations.admission import Admission
 from voicegate.gateway.session.waiting import WaitingLimits
 
-pytestmark = pytest.mark.unit
-
 
 class Desk:
     """An engine with room for one, and what those who asked for it were answered."""

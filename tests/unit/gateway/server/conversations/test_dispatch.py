@@ -8,8 +8,6 @@ from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import AtRest, Done, EngineEvent, Failed, Flushed, UtteranceId, UtteranceRequest
 from voicegate.gateway.server.conversations.dispatch import Dispatcher
 
-pytestmark = pytest.mark.unit
-
 
 async def test_routes_by_utterance_until_its_end() -> None:
     engine = FakeEngine()

@@ -5,8 +5,6 @@ from websockets.datastructures import Headers
 
 from voicegate.gateway.server.entrance.callers import Caller, caller_of
 
-pytestmark = pytest.mark.unit
-
 
 def caller(target: str = "/v1/stream", **headers: str) -> Caller:
     return caller_of(Headers({name.replace("_", "-"): value for name, value in headers.items()}).get_all, target)

@@ -10,8 +10,6 @@ from voicegate.gateway.server.entrance.descriptors import (
     make_room_for,
 )
 
-pytestmark = pytest.mark.unit
-
 BESIDE = OWN_FILES + SPARE_CONNECTIONS
 
 

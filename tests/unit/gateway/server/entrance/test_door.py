@@ -1,12 +1,8 @@
 """Who has a place: sockets up to their number, and probes whatever the others do."""
 
-import pytest
-
 from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.server.entrance.door import Door
 from voicegate.gateway.session.quota import Owner, QuotaLimits, Quotas
-
-pytestmark = pytest.mark.unit
 
 ANN, BEN = Owner("ann"), Owner("ben")
 

@@ -8,8 +8,6 @@ import pytest
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.entrance.exposure import exposures_of
 
-pytestmark = pytest.mark.unit
-
 TLS: dict[str, Any] = {"tls_cert": Path("c"), "tls_key": Path("k")}
 LIMITS: dict[str, Any] = {"sockets_per_address": 8, "contexts_per_address": 32, "utterances_per_address": 4}
 

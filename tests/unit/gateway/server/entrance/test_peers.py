@@ -7,8 +7,6 @@ import pytest
 from voicegate.gateway.server.entrance.peers import client_address, owner_of, parse_address
 from voicegate.gateway.session.quota import Owner
 
-pytestmark = pytest.mark.unit
-
 TRUSTED = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
 
 

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from tests.unit.gateway.server.websocket.test_bounded_socket import StubTransport, turns
 from voicegate.gateway.server.entrance.reception import MAX_HEAD_BYTES, Asked, Reception
 
-pytestmark = pytest.mark.unit
-
 UPGRADE = b"GET /v1/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n\x81\x80"
 POST = b"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
 

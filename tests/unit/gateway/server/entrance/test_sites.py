@@ -6,8 +6,6 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.entrance.sites import Sites, sites_of
 
-pytestmark = pytest.mark.unit
-
 
 def headers(origin: str | None, host: str = "127.0.0.1:8080") -> tuple[list[str], list[str]]:
     return [] if origin is None else [origin], [host]

@@ -10,8 +10,6 @@ from tests.support.patience import PATIENCE_S
 from tests.unit.gateway.server.websocket.test_bounded_socket import StubTransport, turns
 from voicegate.gateway.server.http.connection import HttpConnection, HttpServer
 
-pytestmark = pytest.mark.unit
-
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

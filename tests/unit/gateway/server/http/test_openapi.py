@@ -14,8 +14,6 @@ from voicegate.gateway.server.status import Status
 from voicegate.protocol.dialects import cartesia_speech, deepgram_speak, elevenlabs_speech, openai_speech
 from voicegate.protocol.dialects.reference import OTHER_REFERENCES
 
-pytestmark = pytest.mark.unit
-
 VOICES = (VoiceInfo("anna", "warm", "en"), VoiceInfo("bob", "cool"))  # of bob nobody knows the language
 READY = Status(None, EngineInfo("m", VOICES, "anna", (SpeakingMode.AUTO,), 312, 8, 3000))
 PATHS = document()["paths"]

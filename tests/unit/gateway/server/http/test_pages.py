@@ -19,8 +19,6 @@ from voicegate.gateway.server.http.vendors import VENDORS
 from voicegate.gateway.server.status import Load, Status
 from voicegate.protocol.messages import STREAM_PATH
 
-pytestmark = pytest.mark.unit
-
 INFO = EngineInfo("m", (VoiceInfo("anna", "warm"),), "anna", (SpeakingMode.AUTO,), 312, 8, 3000)
 LOAD = Load(
     sockets=1,

@@ -12,8 +12,6 @@ from voicegate.gateway.server.http.app import build_app
 from voicegate.gateway.server.http.reading import MAX_CHARS
 from voicegate.gateway.server.status import Status
 
-pytestmark = pytest.mark.unit
-
 INFO = EngineInfo("m", (VoiceInfo("anna", "warm"),), "anna", (SpeakingMode.AUTO,), 312, 8, 3000, languages=("en", "zh"))
 READY = Status(None, INFO)
 

@@ -7,8 +7,6 @@ import pytest
 from tests.unit.gateway.server.websocket.test_bounded_socket import turns
 from voicegate.gateway.server.http.turns import Turns
 
-pytestmark = pytest.mark.unit
-
 
 class Reader:
     def __init__(self, num_pieces: int) -> None:

@@ -1,6 +1,5 @@
 """What is read at a scrape: of a server that knows nothing yet, and of an engine that tells all."""
 
-import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.support.hollow_stages import hollow
@@ -9,8 +8,6 @@ from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, EngineStats
 from voicegate.gateway.server.metrics.states import States
 from voicegate.gateway.server.status import Load, Status
-
-pytestmark = pytest.mark.unit
 
 
 def scraped(status: Status, stats: EngineStats) -> CollectorRegistry:

@@ -18,8 +18,6 @@ from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket, Tro
 from voicegate.gateway.session.inflow import Inflow
 from voicegate.gateway.session.stall import StallWatch
 
-pytestmark = pytest.mark.unit
-
 
 class StubRawSocket:
     """Its peer acknowledges `num_acked_bytes`."""

@@ -32,8 +32,6 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.dialect import Dialect
 from voicegate.protocol.dialects.vllm_omni import VllmOmni
 
-pytestmark = pytest.mark.unit
-
 
 class StubTransport:
     def abort(self) -> None:

@@ -14,8 +14,6 @@ from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 
-pytestmark = pytest.mark.unit
-
 # What a read brings, and what it takes to parse and answer a piece of it: 85 pings, on a slow machine.
 READ_BYTES = 8 * 1024
 PIECE_S = 0.002

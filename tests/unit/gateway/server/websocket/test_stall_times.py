@@ -10,8 +10,6 @@ from tests.unit.gateway.server.websocket.test_bounded_socket import Peer
 from voicegate.gateway.session.actions import Close
 from voicegate.protocol.errors import CloseCode
 
-pytestmark = pytest.mark.unit
-
 STALL_S = 10.0
 CLOSING_S = 2.0
 GRAIN_S = 1e-6

@@ -11,8 +11,6 @@ from voicegate.gateway.server.websocket.upgrades import find_refusal, is_upgrade
 from voicegate.gateway.session.quota import Bound, Excess, Holding
 from voicegate.protocol.messages import STREAM_PATH
 
-pytestmark = pytest.mark.unit
-
 
 def handshake(path: str = STREAM_PATH, **headers: str) -> Request:
     return Request(path, Headers(headers), "GET")

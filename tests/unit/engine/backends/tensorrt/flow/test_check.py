@@ -19,8 +19,6 @@ from voicegate.engine.device.tensorrt import graph
 from voicegate.engine.device.tensorrt.library import LoadedEngine, build_plan
 from voicegate.engine.flow.model import FlowModel
 
-pytestmark = pytest.mark.unit
-
 SHAPE = FlowShape(num_rows=2, num_frames=50, context_frames=100)
 
 

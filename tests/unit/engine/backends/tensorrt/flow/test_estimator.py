@@ -34,8 +34,6 @@ from voicegate.engine.flow.cuda.ops import STEP_OPS
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockStream
 
-pytestmark = pytest.mark.unit
-
 CONFIG = replace(flow_config(), num_euler_steps=2)  # the interpreter takes its time
 
 EAGER = FlowCudaConfig(frame_buckets=(16, 50, 100, 150), has_graphs=False)

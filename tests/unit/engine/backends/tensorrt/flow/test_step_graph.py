@@ -18,8 +18,6 @@ from voicegate.engine.flow.estimator import CONV_HISTORY
 from voicegate.engine.flow.euler import euler_step
 from voicegate.engine.flow.model import FlowModel
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 SHAPE = FlowShape(num_rows=2, num_frames=50, context_frames=100)
 # RMS, relative to the mel's own: 1.2e-7, 2.3e-4 and 2.2e-3 were seen.

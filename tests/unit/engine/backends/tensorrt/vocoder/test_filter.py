@@ -24,8 +24,6 @@ from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.runner import VocoderRunner
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 MAX_FRAMES = 3
 NUM_STREAMS = 2

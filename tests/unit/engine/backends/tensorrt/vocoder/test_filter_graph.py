@@ -16,8 +16,6 @@ from voicegate.engine.vocoder.network import VocoderNetwork
 from voicegate.engine.vocoder.state import BatchRows, StateTable
 from voicegate.engine.vocoder.weights import source_stride
 
-pytestmark = pytest.mark.unit
-
 CPU = torch.device("cpu")
 SHAPE = FilterShape(num_rows=2, num_frames=4, mel_channels=96, spectrum_channels=32)
 PER_FRAME = 120

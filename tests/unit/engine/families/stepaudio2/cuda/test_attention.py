@@ -10,7 +10,6 @@ from voicegate.engine.families.stepaudio2.flow.cuda.fused_attention import Atten
 from voicegate.engine.families.stepaudio2.flow.estimator import INNER_NORM_EPS
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.usefixtures("poisoned_memory"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="CPU tensors; tests/gpu runs the kernels on CUDA"),
 ]

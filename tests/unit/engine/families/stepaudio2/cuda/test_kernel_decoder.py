@@ -19,7 +19,6 @@ from voicegate.engine.families.stepaudio2.vocoder.weights import load_vocoder_we
 from voicegate.engine.vocoder.cuda.config import PRECISIONS, Tile, VocoderCudaConfig
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.usefixtures("poisoned_memory"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="CPU tensors; tests/gpu runs the kernels on CUDA"),
 ]

@@ -9,7 +9,6 @@ from voicegate.engine.families.stepaudio2.vocoder.network import RowLengths
 from voicegate.engine.families.stepaudio2.vocoder.resblocks import plain_resblock
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.usefixtures("poisoned_memory"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="CPU tensors; tests/gpu runs the kernels on CUDA"),
 ]

@@ -12,7 +12,6 @@ from tests.unit.engine.families.stepaudio2.cuda.support import Bench, Row
 from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.usefixtures("poisoned_memory"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="CPU tensors; tests/gpu runs the kernels on CUDA"),
 ]
