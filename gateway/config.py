@@ -42,7 +42,7 @@ _INSTANCE: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
 CPU: Final = "cpu"
 
 LogLevel = Literal["debug", "info", "warning", "error"]
-LogFormat = Literal["json", "console"]
+LogFormat = Literal["auto", "json", "console"]
 Device = Literal["auto", "cpu", "cuda"]
 EngineProcess = Literal["auto", "own", "shared"]
 Precision = Literal["bfloat16", "float32"]
@@ -70,7 +70,9 @@ class GatewayConfig:
         None, "directory of your own voices: NAME.wav with NAME.txt, which says what it says; unset: none"
     )
     log_level: LogLevel = setting("info", "least severe log lines shown; debug may contain user text")
-    log_format: LogFormat = setting("json", "json for machines, console for people")
+    log_format: LogFormat = setting(
+        "auto", "json for machines, console for people; auto: console where stderr is a terminal, else json"
+    )
     log_lines_per_s: int = setting(
         100, "log lines a second of one kind; of those that come faster the log tells the number", at_least=1
     )

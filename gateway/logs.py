@@ -16,10 +16,11 @@ from voicegate.gateway.config import LogFormat, LogLevel
 from voicegate.gateway.log_bounds import LineBounds
 from voicegate.gateway.log_writer import KIND, LINES, DetachedHandler
 
-_SHARED: Final[list[Any]] = [
-    structlog.stdlib.add_log_level,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
-]
+# A person who watches a terminal knows the day, and is helped by the local time.
+_STAMPS: Final[dict[LogFormat, Any]] = {
+    "json": structlog.processors.TimeStamper(fmt="iso", utc=True),
+    "console": structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+}
 Event = MutableMapping[str, Any]
 
 
@@ -30,6 +31,8 @@ def configure_logs(
 
     `replica`: the engine process that this is, which its lines name.
     """
+    if log_format == "auto":
+        log_format = "console" if sys.stderr.isatty() else "json"
     handler = DetachedHandler(sys.stderr, bounds=None if lines_per_s is None else LineBounds(lines_per_s))
 
     def admit(_logger: Any, _method: str, event: Event) -> Event:
@@ -40,7 +43,9 @@ def configure_logs(
     def name_replica(_logger: Any, _method: str, event: Event) -> Event:
         return {**event, "replica": replica}
 
-    shared = _SHARED if replica is None else [*_SHARED, name_replica]
+    shared: list[Any] = [structlog.stdlib.add_log_level, _STAMPS[log_format]]
+    if replica is not None:
+        shared.append(name_replica)
     last = _last_of(log_format)
     structlog.configure(
         processors=[admit, *shared, lambda _logger, _method, event: ((event,), {})],
@@ -69,15 +74,17 @@ def _last_of(log_format: LogFormat) -> list[Any]:
     """What makes a line of an event."""
     if log_format == "console":
         plain = structlog.dev.plain_traceback
-        return [_escaped, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        return [_for_people, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     # Tracebacks without local variables: those hold what users said.
     to_dict = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [structlog.processors.ExceptionRenderer(to_dict), structlog.processors.JSONRenderer(_to_json)]
 
 
-def _escaped(_logger: Any, _method: str, event: Event) -> Event:
-    """What clients wrote does no more to a terminal than to be shown."""
-    return {key: _shown(value) if isinstance(value, str) else value for key, value in event.items()}
+def _for_people(_logger: Any, _method: str, event: Event) -> Event:
+    """What clients wrote does no more to a terminal than to be shown; what is None tells a person nothing."""
+    return {
+        key: _shown(value) if isinstance(value, str) else value for key, value in event.items() if value is not None
+    }
 
 
 def _shown(text: str) -> str:
@@ -114,6 +121,12 @@ class _Lines:
             self._handler.handleError(logging.makeLogRecord({"msg": event.get("event")}))
 
     debug = warning = error = critical = info
+
+
+def flush_logs() -> None:
+    """Returns when all lines so far are written, or after a second."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:

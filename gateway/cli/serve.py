@@ -3,9 +3,11 @@
 import argparse
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.cli.engine_place import has_engine_processes
@@ -18,18 +20,41 @@ from voicegate.gateway.hangups import hold_hangups
 if TYPE_CHECKING:
     from voicegate.gateway.server.conversations.services import Trace
 
+# How `--help` has them: those that people need first, then by what they are about.
+FLAG_GROUPS: Final = {
+    "first": "model_dir voices_dir host port api_keys_file tls_cert tls_key device max_utterances log_level",
+    "network": """allowed_origins allowed_hosts trusted_proxies metrics_port metrics_host agent_port agent_host
+        wyoming_port instance""",
+    "keys": "require_key",
+    "limits": """max_sockets sockets_per_address max_contexts contexts_per_socket contexts_per_address
+        utterances_per_address waiting_contexts waiting_s context_idle_s context_life_s text_bytes context_text_bytes
+        max_message_bytes messages_per_s write_stall_s drain_s""",
+    "sessions that outlive their socket": "resume_s resume_session_bytes resume_total_bytes",
+    "voices and speech": "enrolment max_voices voice_aliases pronunciations_file lead_ms stall_ms",
+    "CPU and GPU": """threads gpus engine_process max_active_clauses max_flow_batch encoder_processes precision
+        kv_dtype flow_products vocoder_precision""",
+    "other backends": """llm_backend merged_hf_dir tensorrt_llm_worker tensorrt_llm_sampling
+        tensorrt_llm_stream_interval tensorrt_llm_overlap tensorrt_llm_reuse vocoder_backend flow_backend tensorrt_dir
+        llm_device token2wav_devices flow_context""",
+    "logs and debugging": "log_format log_lines_per_s metric_tags tracing engine_timeout_s eager",
+}
+
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "serve",
         help="run the gateway",
+        usage="voicegate serve [--FLAG VALUE]...",
         description="Run the gateway. Flags win over environment variables.",
         epilog="; ".join(f"{setting.env}: {setting.help}" for setting in config_fields() if setting.is_secret),
         allow_abbrev=False,
     )
-    for setting in _flagged():
-        alone: dict[str, Any] = {"nargs": "?", "const": setting.choices[0]} if setting.value_type is bool else {}
-        parser.add_argument(setting.flag, dest=setting.name, metavar=_metavar(setting), help=_help(setting), **alone)
+    settings = {setting.name: setting for setting in _flagged()}
+    for title, names in FLAG_GROUPS.items():
+        group = parser.add_argument_group(title)
+        for setting in (settings[name] for name in names.split()):
+            alone: dict[str, Any] = {"nargs": "?", "const": setting.choices[0]} if setting.value_type is bool else {}
+            group.add_argument(setting.flag, dest=setting.name, metavar=_metavar(setting), help=_help(setting), **alone)
     parser.set_defaults(run=run)
 
 
@@ -81,8 +106,22 @@ def _tracing(config: GatewayConfig) -> "Iterator[Trace | None]":
 
 
 def _announce(url: str, info: EngineInfo) -> None:
+    """After the lines of the log, so that the page's address is the last that a terminal shows."""
+    from voicegate.gateway.logs import flush_logs  # noqa: PLC0415 - the base install has no structlog
+
+    if sys.stderr.isatty():
+        flush_logs()
     names = ", ".join(voice.name for voice in info.voices)
     say(f"voicegate is ready: {url}, model {info.model}, voices {names}")
+    say(f"Open {page_of(url)}")
+
+
+def page_of(url: str) -> str:
+    """The browser page of a server whose stream is at `url`; an address of all interfaces is this machine's."""
+    parts = urlsplit(url)
+    host = {"0.0.0.0": "localhost", "::": "localhost"}.get(parts.hostname or "", parts.hostname or "")
+    shown_host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme.replace('ws', 'http')}://{shown_host}:{parts.port}/"
 
 
 def _flagged() -> list[ConfigField]:

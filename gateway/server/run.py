@@ -37,7 +37,8 @@ def run_gateway(
     `on_ready` is told the url and what the engine is; `on_failure` why it could not listen or did not last, which is
     an error in the log where nobody asks.
     """
-    log.info("starting", version=__version__, **_shown(config))
+    log.info("starting", version=__version__, **_shown(config, only_changed=True))
+    log.debug("settings", **_shown(config))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             gateway = Gateway(config, engine, owns_process=True, manager=ServiceManager(os.environ), trace=trace)
@@ -95,6 +96,9 @@ async def running_gateway(config: GatewayConfig, engine: Engine) -> AsyncIterato
     raise GatewayError(gateway.failure)
 
 
-def _shown(config: GatewayConfig) -> dict[str, object]:
-    values = {item.name: getattr(config, item.name) for item in config_fields() if not item.is_secret}
+def _shown(config: GatewayConfig, *, only_changed: bool = False) -> dict[str, object]:
+    settings = [item for item in config_fields() if not item.is_secret]
+    values = {item.name: getattr(config, item.name) for item in settings}
+    if only_changed:
+        values = {item.name: values[item.name] for item in settings if values[item.name] != item.default}
     return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}

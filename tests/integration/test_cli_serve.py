@@ -21,6 +21,7 @@ from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench.usage import children
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.errors import ConnectFailed
+from voicegate.gateway.cli import serve
 from voicegate.protocol import messages as wire
 
 # In place of the module that imports torch, which takes longer than all the rest.
@@ -63,12 +64,15 @@ async def test_ready_line_and_sigterm() -> None:
         line = await ready_line(process)
         assert line.startswith("voicegate is ready: ws://127.0.0.1:")
         assert line.endswith("/v1/stream, model fake, voices hum, drone\n")
+        assert await ready_line(process) == f"Open {serve.page_of(url_in(line))}\n"
         async with connect(url_in(line)) as gate:
             assert [packet async for packet in gate.speak("Hello")]
         process.terminate()
         _, log = await process.communicate()
     assert process.returncode == 0
-    assert b'"event":"starting"' in log
+    (starting,) = [json.loads(line) for line in log.splitlines() if b'"event":"starting"' in line]
+    assert starting.items() >= {"port": 0, "drain_s": 1.0, "device": "cpu"}.items()
+    assert "lead_ms" not in starting, "what is as by default is told at debug alone"
 
 
 async def test_a_reload_of_nothing_changes_nothing() -> None:

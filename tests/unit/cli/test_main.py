@@ -1,5 +1,6 @@
 """The command line: one line per mistake, the right exit status, and no torch where none is needed."""
 
+import re
 import subprocess
 import sys
 
@@ -97,6 +98,29 @@ def test_help_of_serve_has_every_setting_with_default_and_variable(capsys: Captu
     assert "(default: 8080; VOICEGATE_PORT)" in shown
     assert "(default: unset; VOICEGATE_THREADS)" in shown
     assert "(default: unset; VOICEGATE_ALLOWED_ORIGINS)" in shown
+
+
+def test_help_of_serve_begins_with_what_people_need_first(capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main.run(["serve", "--help"])
+    shown = capsys.readouterr().out
+    assert re.findall(r"^(\w[\w ]*):$", shown, re.MULTILINE) == ["options", *serve.FLAG_GROUPS]
+    named = [name for names in serve.FLAG_GROUPS.values() for name in names.split()]
+    assert sorted(named) == sorted(setting.name for setting in config_fields() if not setting.is_secret)
+    assert len(serve.FLAG_GROUPS["first"].split()) == 10
+
+
+@pytest.mark.parametrize(
+    ("url", "page"),
+    [
+        ("ws://127.0.0.1:8080/v1/stream", "http://127.0.0.1:8080/"),
+        ("wss://0.0.0.0:443/v1/stream", "https://localhost:443/"),
+        ("ws://[::1]:8080/v1/stream", "http://[::1]:8080/"),
+        ("ws://[::]:8080/v1/stream", "http://localhost:8080/"),
+    ],
+)
+def test_the_pages_address_can_be_opened(url: str, page: str) -> None:
+    assert serve.page_of(url) == page
 
 
 def test_a_percent_sign_in_a_help_text_is_no_format() -> None:

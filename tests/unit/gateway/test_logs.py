@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -35,6 +37,21 @@ def logging_as_it_was() -> Iterator[None]:
 def written(capsys: pytest.CaptureFixture[str]) -> Any:
     logging.getLogger().handlers[0].flush()
     return capsys.readouterr()
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_people_at_a_terminal_read_lines_and_machines_json(
+    is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    configure_logs("info", "auto")
+    get_logger("gateway.test").info("ready", voices=2)
+    line = written(capsys).err
+    if is_terminal:
+        plain = re.sub(r"\x1b\[\d*m", "", line)
+        assert re.fullmatch(r"\d\d:\d\d:\d\d \[info +] ready +voices=2\n", plain)
+    else:
+        assert json.loads(line).items() >= {"event": "ready", "voices": 2}.items()
 
 
 def test_lines_are_json_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
