@@ -73,7 +73,7 @@ class EngineConfig:
 
     model_dir: Path
     device: str = "auto"  # of DEVICES
-    # Disaggregated (docs/adr/0051): the speech LLM on a device of its own, and flow and vocoder on each of these. Such
+    # Disaggregated (docs/adr/0024): the speech LLM on a device of its own, and flow and vocoder on each of these. Such
     # as cuda:0 and cuda:1, cuda:2. Both are set, or neither.
     llm_device: str | None = None
     token2wav_devices: tuple[str, ...] = ()
@@ -93,12 +93,12 @@ class EngineConfig:
     # Of the vocoder's products.
     vocoder_precision: str = "float16"
     # Of a family whose upstream trims what the flow sees of earlier speech: all of it, or what upstream leaves, for
-    # comparisons with it (docs/adr/0037).
+    # comparisons with it (docs/adr/0017).
     flow_context: str = "whole"  # of FLOW_CONTEXTS
     # Every kernel is launched by itself instead of replaying CUDA graphs. For finding faults.
     is_eager: bool = False
 
-    # What runs the speech LLM. auto: cuda on a GPU (our kernels), torch on a CPU. tensorrt-llm: docs/adr/0035.
+    # What runs the speech LLM. auto: cuda on a GPU (our kernels), torch on a CPU. tensorrt-llm: docs/adr/0015.
     llm_backend: str = "auto"  # of LLM_BACKENDS
     # For tensorrt-llm alone; what each costs stands in backends/tensorrt_llm/config.py. The checkpoint that it loads,
     # written by `voicegate convert --merged-hf`.
@@ -110,9 +110,9 @@ class EngineConfig:
     tensorrt_llm_reuse: bool = True
 
     # What runs the vocoder on a GPU; a CPU has torch's operations. cuda: our kernels; tensorrt: the engines of
-    # `voicegate build` (docs/adr/0052). auto: where there are engines the quicker of both, measured at every start.
+    # `voicegate build` (docs/adr/0016). auto: where there are engines the quicker of both, measured at every start.
     vocoder_backend: str = "auto"  # of TOKEN2WAV_BACKENDS
-    # The same of the flow, for batches of a block or two: all others are our kernels' (docs/adr/0065).
+    # The same of the flow, for batches of a block or two: all others are our kernels' (docs/adr/0016).
     flow_backend: str = "auto"
     # Of `voicegate build`; None: `tensorrt` in the model's directory.
     tensorrt_dir: Path | None = None
@@ -143,7 +143,7 @@ class EngineConfig:
     # Lower -> a gap in the sound at a stall; higher -> a seam where the text would still have come in time.
     stall_lead_ms: int = 500
 
-    # Speaking while a sentence is written (core/policy/growth.py, docs/adr/0023): of the speech tokens
+    # Speaking while a sentence is written (core/policy/growth.py, docs/adr/0006): of the speech tokens
     # that the known words would take at the voice's pace, the share that may be made while more text follows. 0: what
     # `voicegate tune-voice` wrote into the voice's file, or 0.8 where it was not tuned.
     # Higher -> first sound sooner, and speech that drags where it outruns its text; lower -> later, and gaps.
@@ -152,12 +152,12 @@ class EngineConfig:
     # engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
     growing_lead_ms: int = 300
 
-    # Speech tokens in the flow's first block, behind a prompt of any length (docs/adr/0003). Lower -> first audio
+    # Speech tokens in the flow's first block, behind a prompt of any length (docs/adr/0007). Lower -> first audio
     # sooner, but less of it to cover the second block, which takes 0.3 s on two cores with AVX-512 and 0.5 without
-    # (docs/adr/0076, 0086).
+    # (docs/adr/0018).
     first_block_tokens: int = 0
     # The same of a text that is whole when its first pass begins, where few have work, no seed was given, the speed is
-    # at most 1 and a packet 20 ms: behind it nothing that is still written has to be waited for (docs/adr/0081).
+    # at most 1 and a packet 20 ms: behind it nothing that is still written has to be waited for (docs/adr/0007).
     whole_first_block_tokens: int = 0
     # Where the two numbers differ, a voice's prompt lies in the flow's memory twice; where that would take more than an
     # eighth of a GPU's, this one is the first.

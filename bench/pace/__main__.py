@@ -6,7 +6,7 @@
 
 On a clock of its own (simulation.py): the figures count the text's time and, where --step-ms says so, the engine's.
 Heard by pocketsphinx: compare rows of one run, over hundreds of words. `whole`: the same text given at once, by clause.
---blocks has the engine begin sentences as among other streams whose blocks take so long (docs/adr/0050).
+--blocks has the engine begin sentences as among other streams whose blocks take so long (docs/adr/0006).
 """
 
 import argparse

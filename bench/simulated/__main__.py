@@ -3,7 +3,7 @@
     python -m voicegate.bench.simulated [--scenarios live:128:20 live:400:20] [--set NAME=VALUE] [--host-slowdown 1]
         [--llm-apart] [--duration-s 3] [--host-time] [--without RULE ...] [--json FILE]
 
-For rules of the engine, without a GPU: what it predicts is then to be measured (docs/adr/0048).
+For rules of the engine, without a GPU: what it predicts is then to be measured (docs/adr/0025).
 """
 
 import argparse
@@ -110,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
         help="of the engine's thread: 1, the default, in a process of its own; about 1.6 beside a gateway's threads",
     )
     parser.add_argument(
-        "--llm-apart", action="store_true", help="two GPUs: the LLM on one, flow and vocoder on the other (ADR 0051)"
+        "--llm-apart", action="store_true", help="two GPUs: the LLM on one, flow and vocoder on the other (ADR 0024)"
     )
     parser.add_argument(
         "--host-time",

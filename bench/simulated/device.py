@@ -17,7 +17,7 @@ from voicegate.engine.device import lanes
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 
 # By rows: ADR 0012's us with its tiles of 2026-11-23, a fifth more from 20 rows on, as of a trace of 400 live streams
-# at 20 words a second, where a step had the device for itself (H200, a probe of that day: docs/adr/0048); up to 16 rows
+# at 20 words a second, where a step had the device for itself (H200, a probe of that day: docs/adr/0025); up to 16 rows
 # as since kernels begin before their inputs are there (ADR 0012). The same, by lines of readings that are fed in one
 # pass with what decodes; so few that the weights take longer cost nothing.
 _LLM_ROWS = (1, 8, 16, 20, 45, 128, 256, 400)
@@ -183,7 +183,7 @@ def host_fetch_s(num_llm_rows: int) -> float:
 def host_step_s(*, num_llm_rows: int, num_blocks: int, num_commands: float, num_heard: int) -> float:
     """The rest of what the engine's thread takes: `stages.host` of engine-h200.json and `host_us` of
     kernels-h200.json, where nothing else runs in its process; a command is a client's. `num_heard`: samples of so many
-    blocks are given to encoders and their words told (docs/adr/0091 has what that takes)."""
+    blocks are given to encoders and their words told (docs/adr/0011 has what that takes)."""
     llm_s = 0.1e-3 + 0.018e-3 * num_llm_rows if num_llm_rows else 0.0
     flow_s = 0.1e-3 + 0.02e-3 * num_blocks if num_blocks else 0.0
     return 0.14e-3 + llm_s + flow_s + 0.1e-3 * num_commands + 0.15e-3 * num_heard

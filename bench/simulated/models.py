@@ -45,7 +45,7 @@ from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.voice import Voice
 
-# Blocks of a float8 context that an H200 has room for (docs/adr/0015).
+# Blocks of a float8 context that an H200 has room for (docs/adr/0008).
 _NUM_BLOCKS = 2760
 _SPEAKER_DIM = 192
 _TOKEN = 100

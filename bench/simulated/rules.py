@@ -1,4 +1,4 @@
-"""Rules of the engine that can be switched off, one at a time: a rule that wins nothing goes (docs/adr/0048)."""
+"""Rules of the engine that can be switched off, one at a time: a rule that wins nothing goes (docs/adr/0025)."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,12 @@ from voicegate.engine.core.policy import scheduler
 
 # The constants of each, and the values with which it does nothing.
 RULES: Final[dict[str, tuple[tuple[ModuleType, str, float], ...]]] = {
-    "calm-steps": ((scheduler, "_CALM_STEP_EVERY", 1),),  # docs/adr/0084
-    "dry-share": ((growth_policy, "_DRY_SHARE", 0.0),),  # docs/adr/0073
-    "gathering": ((growth, "_GATHERING_S", -1.0),),  # docs/adr/0091
-    "light-guard": ((limits, "_GPU_LIGHT_GUARD_S", math.inf),),  # docs/adr/0081
-    "taken-along": ((scheduler, "_BUSY", 0.0),),  # docs/adr/0074
-    "tight-room": ((roster, "_TIGHT_SHARE", 0.0), (roster, "_EASED_SHARE", 0.0)),  # docs/adr/0015
+    "calm-steps": ((scheduler, "_CALM_STEP_EVERY", 1),),  # docs/adr/0009
+    "dry-share": ((growth_policy, "_DRY_SHARE", 0.0),),  # docs/adr/0006
+    "gathering": ((growth, "_GATHERING_S", -1.0),),  # docs/adr/0011
+    "light-guard": ((limits, "_GPU_LIGHT_GUARD_S", math.inf),),  # docs/adr/0007
+    "taken-along": ((scheduler, "_BUSY", 0.0),),  # docs/adr/0009
+    "tight-room": ((roster, "_TIGHT_SHARE", 0.0), (roster, "_EASED_SHARE", 0.0)),  # docs/adr/0008
 }
 
 

@@ -6,7 +6,7 @@
 `measure` builds engines of the released sizes (random weights) and compares them with float32 on the CPU.
 The vocoder's whole calls, and the flow's batches of a block or two, run where `voicegate serve` has them, in CUDA
 graphs beside ours. Larger batches' Euler steps run alone, and leave out what TensorRT would need on top: our kernels
-read finished blocks where they lie, an engine wants each stream's in one piece (docs/adr/0036, 0052, 0065).
+read finished blocks where they lie, an engine wants each stream's in one piece (docs/adr/0016).
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 libopus runs without Python's lock, but a thread has to get it back after each packet, from an engine's thread that
 holds it for milliseconds: on an H200's 16 cores four encoder threads fell a second behind at 300 streams while
-the samples were there after 65 ms (docs/adr/0011). A process needs the lock of nobody.
+the samples were there after 65 ms (docs/adr/0019). A process needs the lock of nobody.
 """
 
 import threading

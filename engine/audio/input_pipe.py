@@ -1,7 +1,7 @@
 """A child's standard input: who puts frames into it never waits.
 
 What the pipe takes is written at once by who puts it, which is one call and wakes no thread of ours; the rest waits
-here for the I/O thread (docs/adr/0056).
+here for the I/O thread (docs/adr/0019).
 """
 
 import fcntl

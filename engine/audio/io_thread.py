@@ -1,6 +1,6 @@
 """One thread that waits for many descriptors and calls whoever is ready. It must not know what they carry.
 
-Each wake of a thread takes Python's lock from the engine's (docs/adr/0056): what is ready together costs one.
+Each wake of a thread takes Python's lock from the engine's (docs/adr/0019): what is ready together costs one.
 """
 
 import selectors

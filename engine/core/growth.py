@@ -20,7 +20,7 @@ from voicegate.engine.core.policy.growth import (
 from voicegate.engine.core.utterance import Utterance
 
 # Text of a listener with enough to play may lie unread for so long. Higher -> fewer bites, of more words each; lower ->
-# a sentence that was finished is found to be so sooner, and the LLM goes on with it (docs/adr/0091).
+# a sentence that was finished is found to be so sooner, and the LLM goes on with it (docs/adr/0011).
 _GATHERING_S: Final = 0.3
 # Before its next block is due all is read: in the step before, of a thread that has others to serve.
 _READ_BEFORE_S: Final = 0.02

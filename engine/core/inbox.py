@@ -161,7 +161,7 @@ class Inbox:
 
 class _Bell:
     """Wakes one thread. Not a Condition, whose Python is run under the interpreter's lock twice a step: it doubled the
-    time of every call to the GPU's driver, each of which gives that lock away (docs/adr/0018)."""
+    time of every call to the GPU's driver, each of which gives that lock away (docs/adr/0004)."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[None] = SimpleQueue()

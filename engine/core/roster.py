@@ -385,7 +385,7 @@ class Roster:
         )
 
     def _max_lead_within_clause_s(self, utterance: Utterance) -> float:
-        """A clause holds flow memory for as long as it is active: where that is tight it is finished (ADR 0015).
+        """A clause holds flow memory for as long as it is active: where that is tight it is finished (ADR 0008).
 
         Also one whose listener asked for a short lead and then paused: for how long nobody knows.
         """

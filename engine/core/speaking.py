@@ -154,7 +154,7 @@ class Speaking:
 
 
 def _begins_short(utterance: Utterance) -> bool:
-    """Whether its next pass, of text that is whole, is heard sooner for a short first block (docs/adr/0081).
+    """Whether its next pass, of text that is whole, is heard sooner for a short first block (docs/adr/0007).
 
     Only its first pass: later ones have a listener with sound to play. A seed promises the same sound whatever the load
     and whenever the text comes. In quick speech, and in long packets, hardly anything is heard of a short first block.

@@ -1,7 +1,7 @@
 """Tells the engine's thread when the GPU has reached something, so that it can wait for that and for commands at once.
 
 CUDA has no way to wait for an event and a queue together: while the engine's thread sleeps, and only then, a thread a
-lane waits for the earliest mark that the lane has not reached (docs/adr/0059).
+lane waits for the earliest mark that the lane has not reached (docs/adr/0010).
 """
 
 import threading

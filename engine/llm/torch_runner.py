@@ -25,7 +25,7 @@ from voicegate.engine.model.config import LlmConfig, Sampling
 _Work = tuple[Live, Feed]  # a sequence and what this step feeds it
 
 # Multiplications of a step, up to which a CPU does it in one thread: a decode is some thirty small products, and before
-# each of them the others would have to be woken (docs/adr/0072). Higher -> the other cores idle in larger steps.
+# each of them the others would have to be woken (docs/adr/0018). Higher -> the other cores idle in larger steps.
 _ONE_THREADS_PRODUCTS: Final = 60_000_000
 
 

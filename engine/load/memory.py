@@ -51,7 +51,7 @@ _STEPAUDIO2_DIM: Final = 512
 # allocator rounds up. 1382 to 1384 blocks of 88 MiB were left there; tests hold the formula to that.
 PROCESS_BYTES: Final = 1200 << 20
 
-# Of the flow's blocks, that voices' prompts may take for short first blocks (ADR 0081). Higher -> more voices have
+# Of the flow's blocks, that voices' prompts may take for short first blocks (ADR 0007). Higher -> more voices have
 # them; lower -> more streams beside them.
 _LAYOUTS_SHARE: Final = 1 / 8
 
@@ -154,7 +154,7 @@ def _tensorrt_bytes(config: EngineConfig, model: ModelConfig) -> int:
 
 
 def _vocoder_engines_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    """Each bucket's engine has the weights of the vocoder's filter (docs/adr/0052)."""
+    """Each bucket's engine has the weights of the vocoder's filter (docs/adr/0016)."""
     from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - a CPU has none
 
     cuda = VocoderCudaConfig(config.vocoder_precision)

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 def freeze_heap() -> None:
     """Have Python's garbage collector look no more at what there is by now: it lasts as long as the engine does.
 
-    torch, Triton and the models are some 300,000 objects, and while it looks at them all no thread runs (docs/adr/0011
+    torch, Triton and the models are some 300,000 objects, and while it looks at them all no thread runs (docs/adr/0010
     says for how long). `gc.unfreeze` takes it back.
     """
     gc.collect()

@@ -37,7 +37,7 @@ class HeadBias(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """Where speech ends. Upstream's own for all families; what TensorRT-LLM serves has another (docs/adr/0039)."""
+    """Where speech ends. Upstream's own for all families; what TensorRT-LLM serves has another (docs/adr/0017)."""
 
     is_eos_alone: bool = False  # no other special id ends speech: it is fed, counted and not heard
     min_tokens_per_text_token: int = 2  # fewer speech tokens, and `speech_token_size` cannot come up

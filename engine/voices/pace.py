@@ -17,7 +17,7 @@ _SHARES: Final = (0.3, 1.0)
 
 # Sentences in twenty may be spoken faster than the share allows for. Lower -> later first sound; higher -> more
 # sentences whose speech runs into text that is not there yet, where it drags and pauses. The two voices of the tiny
-# model get from it what was best by ear of a recogniser (docs/adr/0023).
+# model get from it what was best by ear of a recogniser (docs/adr/0006).
 _FASTER_SHARE: Final = 0.05
 # Fewer say nothing of the fastest twentieth.
 MIN_SENTENCES: Final = 20

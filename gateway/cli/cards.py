@@ -92,7 +92,7 @@ def _computed(card: Card) -> Speed:
 
 
 # Seconds of context for a stream whose clauses take about four: on an H200 with 1384 s nobody waited for
-# memory at 300 streams, and one newcomer in twenty at 400 (docs/adr/0015). Lower -> more streams are promised, of which
+# memory at 300 streams, and one newcomer in twenty at 400 (docs/adr/0008). Lower -> more streams are promised, of which
 # some wait; longer clauses want more.
 SECONDS_PER_STREAM: Final = 4.5
 

@@ -1,4 +1,4 @@
-"""Whether the engine has a process of its own, beside the sockets' (docs/adr/0060). No torch.
+"""Whether the engine has a process of its own, beside the sockets' (docs/adr/0024). No torch.
 
 Event loop and engine then do not share Python's lock, which is worth more than the way between them where a GPU is fed.
 """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from voicegate.engine.model.config import ModelConfig
 
 _GIB: Final = 1 << 30
-# Letters and blanks of English prose to a second of speech: docs/adr/0015's clauses of 240 take 17 s.
+# Letters and blanks of English prose to a second of speech: docs/adr/0008's clauses of 240 take 17 s.
 _CHARACTERS_PER_S: Final = 14.0
 _MEASURED_FAMILY: Final = "cosyvoice3"
 _WEIGHTS_TOLERANCE: Final = 0.1  # a model so much larger or smaller has another speed than the measured one
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
             say(line)
         if table[0].gpus > 1:
             note(
-                f"of {table[0].gpus} GPUs together, the LLM on one of them, by memory alone: docs/adr/0051 has what "
+                f"of {table[0].gpus} GPUs together, the LLM on one of them, by memory alone: docs/adr/0024 has what "
                 "two H200s did"
             )
         elif table[0].audio_s_per_s is None:

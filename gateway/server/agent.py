@@ -13,7 +13,7 @@ from voicegate.gateway.server.status import Load, Status
 
 # Of all that a server has, what is free where its share of new sockets begins to fall. Higher -> the chance of who
 # speaks at the moment moves sockets to and fro; lower -> one that is full before others are tells it by refusals.
-# docs/adr/0044.
+# docs/adr/0025.
 NEARLY_FULL: Final = 0.1
 
 

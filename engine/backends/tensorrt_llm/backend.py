@@ -1,4 +1,4 @@
-"""TensorRT-LLM behind the LLM's seam: it schedules itself, in threads or a process of its own. See docs/adr/0035.
+"""TensorRT-LLM behind the LLM's seam: it schedules itself, in threads or a process of its own. See docs/adr/0015.
 
 Not executed where this was written: its calls are checked against NVIDIA's published signatures
 (tests/unit/engine/backends/tensorrt_llm/), its orders against a stand-in built from them.

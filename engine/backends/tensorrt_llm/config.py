@@ -10,7 +10,7 @@ _TOKENS_PER_BLOCK: Final = 32
 # Higher -> more prompts are found again; lower -> more memory for the flow.
 _KEPT_PROMPTS: Final = 8
 # Tokens of prompts that may be computed in one step. Higher -> newcomers are sooner heard; lower -> the others' steps
-# beside them are shorter. A whole prompt has to fit: chunked prefill stays off (faults with reuse, docs/adr/0035).
+# beside them are shorter. A whole prompt has to fit: chunked prefill stays off (faults with reuse, docs/adr/0015).
 _LEAST_STEP_TOKENS: Final = 2048
 
 

@@ -1,6 +1,6 @@
 """TensorRT-LLM's asyncio world in a thread of its own: legs go in, news of them comes out. Knows no sequences.
 
-Its requests have to be made, and listened to, on one event loop. Its executor can die without a word (docs/adr/0035):
+Its requests have to be made, and listened to, on one event loop. Its executor can die without a word (docs/adr/0015):
 so every leg's silence is timed here.
 """
 

@@ -12,7 +12,7 @@ from typing import Final
 from voicegate.engine import units
 
 # Of what the known words are worth, what may be said of them while more follow: of a voice that was not tuned, at the
-# pace of its prompt. Higher -> speech that drags and pauses; lower -> later first sound (docs/adr/0023).
+# pace of its prompt. Higher -> speech that drags and pauses; lower -> later first sound (docs/adr/0006).
 UNTUNED_SHARE: Final = 0.8
 # What an agent's first words are assumed to come at before there is more than one to judge by: ordinary LLM speed.
 _ASSUMED_LETTERS_PER_S: Final = 90.0
@@ -32,18 +32,18 @@ _UNEVEN_FOR_WORDS: Final = 0.1
 # How much the letters of a word vary, as the square of their deviation over their mean.
 _WORD_VARIATION: Final = 0.05
 # So many standard deviations fewer words are counted on than are to be expected. Higher -> first sound later of who
-# writes unevenly; lower -> more of them are overtaken by the first block (docs/adr/0068).
+# writes unevenly; lower -> more of them are overtaken by the first block (docs/adr/0006).
 _DEVIATIONS: Final = 1.5
 # A first block may have more of what the words but the last are worth, so many times the share, or the share of what
 # all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
-# are said of which the next is not known; lower -> later (docs/adr/0054, 0068).
+# are said of which the next is not known; lower -> later (docs/adr/0006).
 _FIRST_TIMES: Final = 1.25
 # The share of what all known words are worth, for a listener who is about to run dry: better speech that drags a little
-# than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0073).
+# than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0006).
 _DRY_SHARE: Final = 1.25
 # The same of the words but the last for the second block, when the first is begun and they are only promised: they are
 # promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer who
-# wait for the second block (docs/adr/0068).
+# wait for the second block (docs/adr/0006).
 _PROMISED_SHARE: Final = 1.2
 # Whoever has written nothing for so long pauses. Higher -> speech runs past its words while it waits for more; lower ->
 # gaps where a slow writer's next word would have come.

@@ -1,7 +1,7 @@
 """How many Euler steps of a batch a GPU is given at once. Pure.
 
 Each launch costs the engine's thread a decision, two marks and a wake-up, as much as a small batch's step takes the
-device; and while hundreds speak that thread is what is short (docs/adr/0067).
+device; and while hundreds speak that thread is what is short (docs/adr/0009).
 """
 
 from typing import Final

@@ -23,7 +23,7 @@ from voicegate.engine.flow.batch_size import BatchSize
 _ENOUGH_ROWS: Final = 16
 # Of so many LLM steps that a newcomer waits for, one takes along who has plenty left, where all together are more rows
 # than that. The others have few rows then: they take half as long and leave the flow more. Higher -> clauses of the
-# calm hold memory longer; lower -> newcomers' tokens take longer (docs/adr/0084).
+# calm hold memory longer; lower -> newcomers' tokens take longer (docs/adr/0009).
 _CALM_STEP_EVERY: Final = 4
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
@@ -31,7 +31,7 @@ _ENOUGH_BATCHES = 2
 # As many utterances with work due, of a batch's rows, and blocks of the calm go along with a newcomer's: it or the next
 # would wait for them in any case; and the flow is launched ahead for listeners, too, whom the host would keep waiting
 # else. Higher -> newcomers wait behind more batches at heavy loads; lower -> for more rows, and for what was launched
-# ahead, at light ones (docs/adr/0074, 0075).
+# ahead, at light ones (docs/adr/0009).
 _BUSY: Final = 0.5
 
 

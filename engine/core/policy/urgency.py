@@ -49,7 +49,7 @@ class Limits:
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_s: float = 0.15
     # The same where few have work: a block takes a fourth of the time there, and what the first block of a whole text
-    # is heard for is hardly more than that guard (docs/adr/0081).
+    # is heard for is hardly more than that guard (docs/adr/0007).
     light_guard_s: float = 0.15
     # The same while his next clause waits for room: until somebody else's clause ends, and then for a first block.
     # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.

@@ -15,7 +15,7 @@ import torch
 from voicegate.engine.device.lanes import on_device
 from voicegate.engine.interface import EngineError
 
-# NVIDIA's bindings of these were looked at (docs/adr/0036): 10.14, 11.0, 11.4.
+# NVIDIA's bindings of these were looked at (docs/adr/0016): 10.14, 11.0, 11.4.
 LEAST_VERSION: Final = (10, 14)
 FIRST_UNKNOWN_VERSION: Final = (12, 0)
 INSTALL: Final = "pip install tensorrt-cu13 (or -cu12, as torch's CUDA is), 10.14 or later, before 12"

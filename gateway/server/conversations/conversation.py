@@ -55,7 +55,7 @@ class Taker(Protocol):
 
 
 def new_session_id(instance: str | None = None) -> str:
-    """A balancer that is shown it knows whose it is, where servers have names (docs/adr/0043)."""
+    """A balancer that is shown it knows whose it is, where servers have names (docs/adr/0022)."""
     session_id = secrets.token_hex(8)
     return session_id if instance is None else f"{instance}.{session_id}"
 

@@ -1,6 +1,6 @@
 """GET /metrics on a port of its own, in a thread of its own: it answers also while the event loop does not.
 
-Who reaches it needs no key, so it listens where operators say (ADR 0032).
+Who reaches it needs no key, so it listens where operators say (ADR 0023).
 """
 
 import socket

@@ -1,7 +1,7 @@
 """What is counted as it happens: a context at a time, never a packet. Every metric of that kind, with its help.
 
 Labels have few values, known beforehand: no voices, keys or addresses, which clients or time would multiply, and of
-tags those that the operator has listed (ADR 0032). Of these the log tells.
+tags those that the operator has listed (ADR 0023). Of these the log tells.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What clients had, by the tag that they name themselves with, for tags that the operator has listed (ADR 0032)."""
+"""What clients had, by the tag that they name themselves with, for tags that the operator has listed (ADR 0023)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -27,7 +27,7 @@ class FlowShape:
 
 
 # One block or two, of which our kernels' time is mostly launches: more rows wait for products, which are NVIDIA's in
-# both, and each row's context is copied (docs/adr/0065). Behind 5, 10 and 20 s of prompt and speech. More -> less of a
+# both, and each row's context is copied (docs/adr/0016). Behind 5, 10 and 20 s of prompt and speech. More -> less of a
 # copy is padding, but each engine has the estimator's weights: 0.38 GB at the released size.
 ENGINE_SHAPES: Final = tuple(
     FlowShape(num_rows, FRAMES_PER_BLOCK, context) for num_rows in (1, 2) for context in (250, 500, 1_000)
