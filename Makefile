@@ -58,6 +58,7 @@ setup: $(READY) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(NODE) $(FRAMEWORKS)
 lint: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python -m tests.prose
 
 format: $(READY)  ## rewrite files the way `make lint` wants them
 	$(BIN)/ruff check --fix
