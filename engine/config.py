@@ -143,7 +143,7 @@ class EngineConfig:
     # Lower -> a gap in the sound at a stall; higher -> a seam where the text would still have come in time.
     stall_lead_ms: int = 500
 
-    # Speaking while a sentence is written (core/policy/growth.py, docs/adr/0006): of the speech tokens
+    # Speaking while a sentence is written (core/growth.py, docs/adr/0006): of the speech tokens
     # that the known words would take at the voice's pace, the share that may be made while more text follows. 0: what
     # `voicegate tune-voice` wrote into the voice's file, or 0.8 where it was not tuned.
     # Higher -> first sound sooner, and speech that drags where it outruns its text; lower -> later, and gaps.
@@ -182,7 +182,7 @@ class EngineConfig:
     # Higher -> fewer clauses at once; lower -> a clause may have to wait for memory in the middle.
     expected_tokens_per_text_token: int = 8
     # A listener who has less than this to play overtakes utterances that nobody has heard yet; on a GPU where few have
-    # work, with less than 80 ms at most (core/limits.py).
+    # work, with less than 80 ms at most (core/constants.py).
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_ms: int = 150
     # The same while his next clause waits for room in the models, on a GPU 1 s. On a CPU lead_ms: slots are few there,

@@ -16,7 +16,7 @@ from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.policy.scheduler import Decision
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.core.speaking import Speaking
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.utterance import Utterance
@@ -80,11 +80,13 @@ class _BusyCore(EngineCore):
     ) -> None:
         super().__init__(config, stages, clock, sink)
         self._others = others
-        self.watched = self._speaking = _WatchedSpeaking(self._pipeline, self._growth, clock, on_finished=self._forget)
+        self.watched = self._speaking = _WatchedSpeaking(
+            self._pipeline, self._readings, clock, on_finished=self._forget
+        )
 
     def step(self) -> Decision:
         if self._others != IDLE:
-            times, now_s = self._growth.block_time, self._clock()
+            times, now_s = self._readings.block_time, self._clock()
             times.took(0.0, now_s, is_first=True)  # at the quickest; strain is told by the difference
             times.took(self._others.first_s, now_s, is_first=True)
             times.took(self._others.later_s, now_s, is_first=False)

@@ -22,7 +22,7 @@ from voicegate.bench.simulated.device import (
 )
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.core.policy.growth import UNTUNED_SHARE
+from voicegate.engine.core import constants
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.voice_shelf import ready_voice, voice_room
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
@@ -344,5 +344,5 @@ def _voice(num_tokens: int, tokens_per_letter: float) -> Voice:
         speech_tokens=torch.arange(num_tokens),
         mel=torch.zeros(units.FRAMES_PER_TOKEN * num_tokens, units.NUM_MELS),
         embedding=torch.zeros(_SPEAKER_DIM),
-        pace=VoicePace(tokens_per_letter, UNTUNED_SHARE),
+        pace=VoicePace(tokens_per_letter, constants.UNTUNED_SHARE),
     )

@@ -3,22 +3,19 @@
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import ModuleType
 from typing import Final
 from unittest.mock import patch
 
-from voicegate.engine.core import growth, limits, roster
-from voicegate.engine.core.policy import growth as growth_policy
-from voicegate.engine.core.policy import scheduler
+from voicegate.engine.core import constants
 
 # The constants of each, and the values with which it does nothing.
-RULES: Final[dict[str, tuple[tuple[ModuleType, str, float], ...]]] = {
-    "calm-steps": ((scheduler, "_CALM_STEP_EVERY", 1),),  # docs/adr/0009
-    "dry-share": ((growth_policy, "_DRY_SHARE", 0.0),),  # docs/adr/0006
-    "gathering": ((growth, "_GATHERING_S", -1.0),),  # docs/adr/0011
-    "light-guard": ((limits, "_GPU_LIGHT_GUARD_S", math.inf),),  # docs/adr/0007
-    "taken-along": ((scheduler, "_BUSY", 0.0),),  # docs/adr/0009
-    "tight-room": ((roster, "_TIGHT_SHARE", 0.0), (roster, "_EASED_SHARE", 0.0)),  # docs/adr/0008
+RULES: Final[dict[str, dict[str, float]]] = {
+    "calm-steps": {"CALM_STEP_EVERY": 1},  # docs/adr/0009
+    "dry-share": {"DRY_SHARE": 0.0},  # docs/adr/0006
+    "gathering": {"GATHERING_S": -1.0},  # docs/adr/0011
+    "light-guard": {"LIGHT_GUARD_S": math.inf},  # docs/adr/0007
+    "taken-along": {"BUSY_SHARE": 0.0},  # docs/adr/0009
+    "tight-room": {"TIGHT_SHARE": 0.0, "EASED_SHARE": 0.0},  # docs/adr/0008
 }
 
 
@@ -29,6 +26,6 @@ def without(names: Iterable[str]) -> Iterator[None]:
         for name in names:
             if name not in RULES:
                 raise ValueError(f"--without {name}: the rules are {', '.join(RULES)}")
-            for module, constant, value in RULES[name]:
-                switched_off.enter_context(patch.object(module, constant, value))
+            for constant, value in RULES[name].items():
+                switched_off.enter_context(patch.object(constants, constant, value))
         yield

@@ -20,7 +20,7 @@ from voicegate.clients.python.timeline import Arrival, play
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.policy.scheduler import BeginBlocks, Decision
+from voicegate.engine.core.policy import BeginBlocks, Decision
 from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,

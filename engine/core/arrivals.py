@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import structlog
 
-from voicegate.engine.core.policy.scheduler import Decision
-from voicegate.engine.core.policy.spare_turns import STEPS_OF_SPEECH, SpareTurns
+from voicegate.engine.core import constants
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.core.prompting import PassPrompt
 from voicegate.engine.core.stages import ReadyVoice, Stages, VoicePrompt
 from voicegate.engine.core.token2wav import Token2wav
@@ -29,9 +29,6 @@ _NO_MEMORY: Final = "the flow's memory is full of speech just now; try again whe
 _ALL_IN_USE: Final = (
     "as many voices are spoken with just now as this running engine has room for at once; try again when fewer are"
 )
-# Euler steps of speech between two of a prompt that an utterance waits for. Lower -> others' speech is made later;
-# higher -> who speaks with a voice that gave its room back is heard later on a full engine.
-_STEPS_BEFORE_AWAITED: Final = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +55,7 @@ class Arrivals:
         self._shelf = shelf
         self._on_lost = on_lost
         self._waiting: deque[_Arrival] = deque()  # the first may have begun
-        self._turns = SpareTurns()
+        self._num_steps_of_speech = 0  # Euler steps, since the last of a prompt's
         self._num_steps_seen = 0
 
     def add(self, voice: Voice, answer: Answer) -> None:
@@ -99,8 +96,9 @@ class Arrivals:
             return False
         begun = self._waiting[0].begun
         is_in_the_way = begun is not None and begun[1].holds_batch and not self._stages.flow.num_free_batches
-        is_due = self._turns.is_due(STEPS_OF_SPEECH if self._waiting[0].answer else _STEPS_BEFORE_AWAITED)
-        return (is_due or is_in_the_way) and self._step()
+        is_new = self._waiting[0].answer is not None
+        num_before = constants.STEPS_BEFORE_NEW_VOICE if is_new else constants.STEPS_BEFORE_AWAITED_VOICE
+        return (self._num_steps_of_speech >= num_before or is_in_the_way) and self._step()
 
     def step_beside(self, decision: Decision) -> bool:
         """Behind what speech has launched: where that leaves the lane of flow and vocoder alone."""
@@ -109,7 +107,7 @@ class Arrivals:
             return False
         is_flow_taken = decision.flow is not None or decision.holds_flow
         is_taken = is_flow_taken if self._stages.is_concurrent else not decision.is_idle
-        self._turns.note_speech(num_steps)
+        self._num_steps_of_speech += num_steps
         return not is_taken and self._step()
 
     def _step(self) -> bool:
@@ -125,7 +123,7 @@ class Arrivals:
             prompt, rendering = arrival.begun
             if not (self._token2wav.takes_step and rendering.takes_step):
                 return False
-            self._turns.take()
+            self._num_steps_of_speech = 0
             if self._token2wav.advance_prompt(rendering):
                 self._take_up(arrival, prompt, rendering.result())
         except EngineError as error:
@@ -152,7 +150,7 @@ class Arrivals:
         if arrival.begun is not None:
             arrival.begun[1].close()
             arrival.begun = None
-        self._turns.take()  # else speech that lacks memory would find it in its way again at once
+        self._num_steps_of_speech = 0  # else speech that lacks memory would find it in its way again at once
         return False
 
     def _end(self, arrival: _Arrival, outcome: ReadyVoice | EngineError) -> None:

@@ -16,14 +16,14 @@ import structlog
 from voicegate.engine.audio.encoding import Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core import constants
 from voicegate.engine.core.admission import Admission
 from voicegate.engine.core.arrivals import Answer, Arrivals
 from voicegate.engine.core.clause import Clause
-from voicegate.engine.core.growth import Growth
-from voicegate.engine.core.limits import limits_of
 from voicegate.engine.core.pipeline import Pipeline
-from voicegate.engine.core.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, decide
+from voicegate.engine.core.policy import AdvanceBatch, BeginBlocks, Decision, Limits, decide
 from voicegate.engine.core.reading import Reading
+from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.reception import Reception
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.speaking import Speaking
@@ -73,14 +73,14 @@ class EngineCore:
         encoders = encoders or LocalEncoders()
         self._reception = Reception(stages, encoders, sink, clock, max_clause_tokens=config.max_clause_tokens)
         self._pipeline = Pipeline(config, stages, waker=waker)
-        self._limits = limits_of(config, stages)
+        self._limits = _limits_of(config, stages)
         self._voices = VoiceShelf(stages, self._voices_in_use)
         self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices, self._fail_voiceless)
-        self._growth = Growth(
+        self._readings = Readings(
             config, lookahead_tokens=stages.flow.lookahead_tokens, held_back_frames=stages.vocoder.held_back_frames
         )
-        self._roster = Roster(config, self._limits, self._pipeline, self._growth, self._attempt)
-        self._speaking = Speaking(self._pipeline, self._growth, clock, on_finished=self._forget)
+        self._roster = Roster(config, self._limits, self._pipeline, self._readings, self._attempt)
+        self._speaking = Speaking(self._pipeline, self._readings, clock, on_finished=self._forget)
         self._reading = Reading(self._roster, clock, self._read_bite)
         self._admission = Admission(
             config, self._pipeline, self._roster, self._attempt, bring_back=self._arrivals.bring_back
@@ -417,3 +417,18 @@ class EngineCore:
     def _release_voices(self) -> None:
         self._voices.release_unused(utterance.voice for utterance in self._roster)
         self._arrivals.let_go(utterance.voice for utterance in self._roster)
+
+
+def _limits_of(config: EngineConfig, stages: Stages) -> Limits:
+    """`config`: resolved for the device."""
+    guard_s = config.guard_ms / 1000
+    return Limits(
+        flow_batch=stages.flow.batch_size(config.max_flow_batch),
+        calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
+        guard_s=guard_s,
+        # A CPU's blocks take no less where few have work.
+        light_guard_s=min(guard_s, constants.LIGHT_GUARD_S) if stages.is_concurrent else guard_s,
+        room_guard_s=config.room_guard_ms / 1000,
+        is_concurrent=stages.is_concurrent,
+        is_llm_apart=stages.is_llm_apart,
+    )

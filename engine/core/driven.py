@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from voicegate.engine.core.arrivals import Answer
-from voicegate.engine.core.policy.scheduler import Decision
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.interface import EngineStats, ListenerReport, UtteranceId, UtteranceRequest
 from voicegate.engine.voices.voice import Voice

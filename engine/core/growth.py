@@ -1,156 +1,224 @@
-"""When a clause whose text still grows is begun or read again, and how many speech tokens it may have by then.
+"""Speaking while the sentence grows: how far the speech may run into text that is still being written, and when.
 
-The rules are core/policy/growth.py's; here they meet an utterance. Nothing is started here.
+Speech that runs past the text known so far pauses, drags and garbles what follows; speech made too early is made
+without the words that would have shaped it. So a pass may hold fewer speech tokens than its words are worth, and its
+next block is made when the listener needs it, not before. Pure: times come in, nothing is measured here.
 """
 
 import math
-from typing import Final
+from dataclasses import dataclass
 
-from voicegate.engine.config import EngineConfig
-from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.policy.growth import (
-    UNTUNED_SHARE,
-    Beginning,
-    BlockTime,
-    Needed,
-    Worth,
-    beginning,
-    next_block_s,
-)
-from voicegate.engine.core.utterance import Utterance
-
-# Text of a listener with enough to play may lie unread for so long. Higher -> fewer bites, of more words each; lower ->
-# a sentence that was finished is found to be so sooner, and the LLM goes on with it (docs/adr/0011).
-_GATHERING_S: Final = 0.3
-# Before its next block is due all is read: in the step before, of a thread that has others to serve.
-_READ_BEFORE_S: Final = 0.02
-
-_Moment = tuple[Clause | None, float]
-_NEVER: _Moment = (None, math.inf)
+from voicegate.engine import units
+from voicegate.engine.core import constants
 
 
-class Growth:
-    def __init__(self, config: EngineConfig, *, lookahead_tokens: int, held_back_frames: int) -> None:
-        """`held_back_frames`: by the vocoder."""
-        self._share = config.growing_share
-        self._lead_s = config.growing_lead_ms / 1000
-        self._lookahead_tokens = lookahead_tokens
-        self._held_back_frames = held_back_frames + 1  # and one by its packet
-        self.block_time = BlockTime()
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """Of the words of one voice, in speech tokens."""
 
-    def next_reading(self, utterance: Utterance, now_s: float) -> _Moment:
-        """The clause to begin or to read again, and when; infinite: not before more text has come.
+    tokens_per_letter: float
+    token_share: float  # that may be said while more text follows
 
-        A later sentence waits for its end behind the audio before it, unless its listener runs dry. And none is begun
-        where the engine is so slow that what follows could not come in time: the readings would cost the others.
+    def letters_for(self, num_tokens: int, *, share: float | None = None) -> float:
+        """That are worth so many speech tokens, of which only this share may be said; None: the voice's."""
+        return num_tokens / ((self.token_share if share is None else share) * self.tokens_per_letter)
+
+    def to_begin(self, num_tokens: int, *, num_second_tokens: int, num_promised: float) -> "Needed":
+        """For a first reading of so many speech tokens, so that the second one will not have to wait for its words.
+
+        `num_promised`: letters that will come before it has to be begun.
         """
-        if not utterance.feed.is_incremental:
-            return _NEVER
-        target = None
-        for clause in utterance.clauses:
-            if clause.is_paused:
-                target = clause
-                break
-        if target is not None and target.is_text_complete:
-            return target, now_s
-        if target is not None and target.is_set_aside:
-            return _NEVER
-        if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
-            return _NEVER
-        if target is not None and _has_block(target):
-            return _NEVER  # by the time that this one is heard, more is known, and its listener has a block more
-        due_s, dry_s = self._due_s(utterance, now_s)
-        if due_s > now_s:
-            return target, due_s
-        if target is None and utterance.deadline_s is None:
-            first = self._beginning(utterance, now_s)
-            if first is None:
-                return _NEVER
-            needed = self._to_begin(utterance, first, now_s)
+        later = self.letters_for(num_tokens + num_second_tokens, share=constants.PROMISED_SHARE)
+        return Needed(
+            but_last=self.letters_for(num_tokens, share=constants.FIRST_TIMES * self.token_share),
+            of_all=self.letters_for(num_tokens),
+            at_least=later - num_promised,
+        )
+
+    def to_go_on(self, num_tokens: int, *, is_dry: bool) -> "Needed":
+        """For a later reading, up to so many speech tokens in all. `is_dry`: its listener is about to run dry."""
+        of_all = self.letters_for(num_tokens, share=max(constants.DRY_SHARE, self.token_share)) if is_dry else math.inf
+        return Needed(but_last=self.letters_for(num_tokens), of_all=of_all)
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Letters of the known words, for a reading: of those but the last, or else of all; and some in any case."""
+
+    but_last: float
+    of_all: float
+    at_least: float = 0.0  # of those but the last
+
+    def are_there(self, *, num_but_last: float, num_of_all: float) -> bool:
+        """Nothing is said of a last word alone: it may go on."""
+        if not num_but_last or num_but_last < self.at_least:
+            return False
+        return num_but_last >= self.but_last or num_of_all >= self.of_all
+
+
+def next_block_s(deadline_s: float, *, lead_s: float, block_s: float) -> tuple[float, float]:
+    """When the next block is due, and from when on its listener is about to run dry. `block_s`: a block's time."""
+    return deadline_s - block_s - max(lead_s, constants.DRY_S), deadline_s - block_s - constants.DRY_S
+
+
+def covered_s(num_first_tokens: int, *, held_back_frames: int, first_block_s: float, block_s: float) -> float:
+    """From a first reading's beginning until the second one's has to be, so that its listener has no gap.
+
+    It is heard `first_block_s` after its beginning, at the soonest, and the second has to be begun `block_s`, at most,
+    before all that it has made has been heard. Below 0: who begins with so much will have a gap. What vocoder and
+    packets hold back, its listener runs dry sooner.
+    """
+    num_heard_frames = num_first_tokens * units.FRAMES_PER_TOKEN - held_back_frames
+    return num_heard_frames / units.FRAME_RATE_HZ + first_block_s - block_s
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What the first reading of a sentence makes while more of it is written."""
+
+    num_tokens: int  # speech tokens of its blocks
+    covered_s: float  # from then until the next reading's block has to be begun
+
+
+def beginning(
+    num_first_tokens: int,
+    num_second_tokens: int,
+    *,
+    held_back_frames: int,
+    first_block_s: float,
+    block_s: float,
+    is_strained: bool,
+) -> Beginning | None:
+    """One block, if the second can be read later and follows in time; else the second comes of the same reading.
+
+    That waits for more words, but not once more behind others, and spares a strained engine a reading. None: the third
+    would be late.
+    """
+    both = num_first_tokens + num_second_tokens
+    for num_tokens in (both,) if is_strained else (num_first_tokens, both):
+        seconds = covered_s(num_tokens, held_back_frames=held_back_frames, first_block_s=first_block_s, block_s=block_s)
+        if seconds >= 0:
+            return Beginning(num_tokens, seconds)
+    return None
+
+
+class WriterPace:
+    """How evenly and how fast the words of one context come, and so what will be known a little later."""
+
+    def __init__(self) -> None:
+        self._begun_s: float | None = None
+        self._last_s = 0.0
+        self._num_letters = 0  # since the first words, which say nothing of the pace
+        self._num_intervals = 0
+        self._intervals_s, self._squares_s2 = 0.0, 0.0  # their sum, and that of their squares
+
+    def wrote(self, num_letters: int, now_s: float) -> None:
+        if self._begun_s is None:
+            self._begun_s = now_s
         else:
-            needed = self._to_go_on(utterance, target, is_dry=dry_s <= now_s and not utterance.pace.has_paused(now_s))
-        growing = utterance.feed.grow() if needed.are_there(**utterance.feed.pending_letters) else None
-        if growing is None or not _has_words(growing, needed):
-            return (target, dry_s) if now_s < dry_s else _NEVER
-        utterance.note_sayable(now_s)
-        return growing, now_s
+            self._num_letters += num_letters
+            interval_s = now_s - self._last_s
+            if interval_s <= constants.TOGETHER_S:
+                return
+            self._num_intervals += 1
+            self._intervals_s += interval_s
+            self._squares_s2 += interval_s**2
+        self._last_s = now_s
 
-    def gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
-        """Until when text that has come may lie unread: nothing is made of it before. In the past: it is read now.
+    def has_paused(self, now_s: float) -> bool:
+        """For longer than a word takes: speech that bridges that runs past its words, and spoils what follows."""
+        return self._begun_s is not None and now_s - self._last_s > constants.PAUSE_S
 
-        A client that says how long text may wait has it looked at as it comes; so has a flush, or the end.
+    def letters_within(self, seconds: float, now_s: float) -> float:
+        """That can be counted on to come in the next `seconds`: the mean less some deviations.
+
+        Words are taken for a renewal process, whose count in a time has the variance of mean times the squared
+        variation of its intervals (Cox, Renewal Theory, 1962, 4.2); that its rate is known from `seen_s` alone adds
+        seconds / seen_s of that.
         """
-        if utterance.deadline_s is None or not utterance.may_gather:
-            return -math.inf
-        due_s, _ = self._due_s(utterance, now_s)
-        return min(due_s - _READ_BEFORE_S, utterance.unread_since_s + _GATHERING_S)
+        seconds = max(seconds, 0.0)
+        num_assumed = constants.ASSUMED_LETTERS_PER_S * constants.ASSUMED_FOR_S
+        num_letters = self._num_letters + num_assumed
+        num_words = self._num_intervals + num_assumed / constants.LETTERS_PER_WORD
+        seen_s = constants.ASSUMED_FOR_S + (0.0 if self._begun_s is None else now_s - self._begun_s)
+        seen_s = max(seen_s, num_letters / constants.FASTEST_LETTERS_PER_S)
+        interval_s = seen_s / num_words
+        mean = seconds / interval_s
+        variance = mean * (self._variation(interval_s) * (1 + seconds / seen_s) + constants.WORD_VARIATION)
+        return num_letters / num_words * max(mean - constants.DEVIATIONS * math.sqrt(variance), 0.0)
 
-    def until(self, utterance: Utterance, clause: Clause, now_s: float) -> int:
-        """Speech tokens in all that its next reading may come to: of one block and what that looks ahead at.
+    def _variation(self, interval_s: float) -> float:
+        """Of the intervals around this one, as the square of their deviation over it; none before there is one."""
+        if not self._num_intervals:
+            return 0.0
+        around = self._squares_s2 / interval_s**2 - 2 * self._intervals_s / interval_s + self._num_intervals
+        return (constants.UNEVEN_FOR_WORDS + max(around, 0.0)) / (constants.UNEVEN_FOR_WORDS + self._num_intervals)
 
-        A first reading makes two where the engine is slow and the words are worth it.
-        """
-        num_tokens = self._until_block(utterance, clause)
-        first = self._beginning(utterance, now_s) if utterance.deadline_s is None and not clause.is_begun else None
-        if first is not None:
-            num_first = first.num_tokens + self._lookahead_tokens
-            needed = self._worth(utterance).to_begin(num_first, num_second_tokens=0, num_promised=math.inf)
-            if _has_words(clause, needed):
-                return num_first
-        return num_tokens
 
-    def _until_block(self, utterance: Utterance, clause: Clause | None) -> int:
-        """That the next block of the clause, and what it looks ahead at, needs of its pass."""
-        if clause is None or clause.rendering is None or clause.llm_pass is None:
-            return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
-        return clause.llm_pass.silent_filter.num_seen + clause.rendering.flow.num_missing_tokens
+class BlockTime:
+    """How long a block takes from its reading to its samples: the longest and the soonest lately, forgotten by and by.
 
-    def _due_s(self, utterance: Utterance, now_s: float) -> tuple[float, float]:
-        """When its next block is due, and from when on its listener is about to run dry."""
-        if utterance.deadline_s is None:
-            return -math.inf, math.inf
-        return next_block_s(utterance.deadline_s, lead_s=self._lead_s, block_s=self.block_time.later_s(now_s))
+    First blocks go before others, so theirs is another time; until there is one of a later block, it is both.
+    """
 
-    def _to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> Needed:
-        """For the next block of a listener who has some."""
-        return self._worth(utterance).to_go_on(self._until_block(utterance, target), is_dry=is_dry)
+    def __init__(self) -> None:
+        self._first = _Fading()
+        self._later = _Fading()
+        self._mean_later_s: float | None = None
+        self._quickest_first_s = math.inf
+        self._soonest_first_s, self._soonest_since_s = 0.0, 0.0
 
-    def _to_begin(self, utterance: Utterance, first: Beginning, now_s: float) -> Needed:
-        return self._worth(utterance).to_begin(
-            first.num_tokens + self._lookahead_tokens,
-            num_second_tokens=utterance.voice.flow_prompt.second_block_tokens,
-            num_promised=utterance.pace.letters_within(first.covered_s, now_s),
+    def took(self, seconds: float, now_s: float, *, is_first: bool) -> None:
+        if is_first:
+            soonest_s = self.soonest_first_s(now_s) if self._first.is_known else math.inf
+            self._soonest_first_s, self._soonest_since_s = min(seconds, soonest_s), now_s
+            self._quickest_first_s = min(self._quickest_first_s, seconds)
+        elif self._mean_later_s is None:
+            self._mean_later_s = seconds
+        else:
+            self._mean_later_s += constants.NEWS_SHARE * (seconds - self._mean_later_s)
+        (self._first if is_first else self._later).rise(seconds, now_s)
+
+    def is_strained(self, now_s: float) -> bool:
+        """Whether there is more to do than can be done in time: so much that newcomers feel it."""
+        return self._first.is_known and self.first_s(now_s) > max(
+            constants.STRAINED_S, constants.STRAINED_TIMES * self._quickest_first_s
         )
 
-    def _worth(self, utterance: Utterance) -> Worth:
-        pace = utterance.voice.voice.pace
-        share = self._share or (UNTUNED_SHARE if pace is None else pace.growing_share)
-        return Worth(utterance.tokens_per_letter, share)
+    def first_s(self, now_s: float) -> float:
+        return self._first.at(now_s)
 
-    def _beginning(self, utterance: Utterance, now_s: float) -> Beginning | None:
-        prompt = utterance.voice.flow_prompt
-        return beginning(
-            prompt.first_block_tokens,
-            prompt.second_block_tokens,
-            held_back_frames=self._held_back_frames,
-            first_block_s=self.block_time.soonest_first_s(now_s),
-            block_s=self.block_time.expected_later_s(now_s),
-            is_strained=self.block_time.is_strained(now_s),
+    def soonest_first_s(self, now_s: float) -> float:
+        """So soon a listener may be heard, and run dry: the smallest, drifting to the largest as that is forgotten."""
+        kept = _kept(now_s - self._soonest_since_s)
+        return kept * self._soonest_first_s + (1 - kept) * self.first_s(now_s)
+
+    def later_s(self, now_s: float) -> float:
+        """Of a block behind the first, at the longest."""
+        return (self._later if self._later.is_known else self._first).at(now_s)
+
+    def expected_later_s(self, now_s: float) -> float:
+        """The same as it is to be expected."""
+        longest_s = self.later_s(now_s)
+        return (
+            longest_s if self._mean_later_s is None else min(longest_s, constants.EXPECTED_TIMES * self._mean_later_s)
         )
 
 
-def _has_block(clause: Clause) -> bool:
-    """Whether one is being made, or can be, of the tokens it has."""
-    if clause.rendering is None:
-        return False
-    return clause.batch is not None or clause.awaits_samples or clause.rendering.flow.is_ready
+class _Fading:
+    """The largest of what it was told, each halved again and again since."""
+
+    def __init__(self) -> None:
+        self._value, self._since_s = 0.0, 0.0
+        self.is_known = False
+
+    def rise(self, value: float, now_s: float) -> None:
+        self._value, self._since_s, self.is_known = max(value, self.at(now_s)), now_s, True
+
+    def at(self, now_s: float) -> float:
+        return self._value * _kept(now_s - self._since_s)
 
 
-def _has_words(clause: Clause, needed: Needed) -> bool:
-    return needed.are_there(num_but_last=clause.num_sayable_letters, num_of_all=clause.num_letters)
-
-
-def _comes_first(clause: Clause) -> bool:
-    """Before a new clause may begin: one with text of its own, or whose pass is under way."""
-    is_begun_or_whole = clause.is_begun or clause.is_text_complete
-    return is_begun_or_whole and clause.state in (ClauseState.WAITING, ClauseState.GENERATING)
+def _kept(seconds: float) -> float:
+    """The share that is not forgotten."""
+    return math.exp2(-max(seconds, 0.0) / constants.HALF_LIFE_S)

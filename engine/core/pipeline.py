@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState, LlmPass, Rendering
-from voicegate.engine.core.policy.scheduler import Intake
+from voicegate.engine.core.policy import Intake
 from voicegate.engine.core.reservations import Reservations
 from voicegate.engine.core.stages import ReadyVoice, Stages
 from voicegate.engine.core.tally import Tally

@@ -1,17 +1,10 @@
 """Text read on: whose, and for how long between two steps. What a bite of it is, the feed knows."""
 
 from collections.abc import Callable
-from typing import Final
 
+from voicegate.engine.core import constants
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.utterance import Utterance
-
-# Reading of text at a time. Lower -> text that many send at once is read later; higher -> it is felt in others' speech.
-_READING_S: Final = 0.001
-# The same of first clauses: a burst of newcomers is read in few steps, so that their passes begin together.
-_FIRST_READING_S: Final = 0.005
-# Bites within which a first clause is read: the longest is cut in four. Text that needs more is in no hurry.
-_FIRST_BITES: Final = 6
 
 
 class Reading:
@@ -30,12 +23,12 @@ class Reading:
         while readers := self._roster.readers(now_s, is_lacking=is_lacking):
             for utterance in readers:
                 feed = utterance.feed
-                for _ in range(_FIRST_BITES if is_lacking else 1):
+                for _ in range(constants.FIRST_BITES if is_lacking else 1):
                     begun_s = self._clock()
                     self._read_bite(utterance)
                     spent_s += self._clock() - begun_s
-                    is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < _FIRST_BITES
-                    if spent_s > (_FIRST_READING_S if is_quick else _READING_S):
+                    is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < constants.FIRST_BITES
+                    if spent_s > (constants.FIRST_READING_S if is_quick else constants.READING_S):
                         return
                     if utterance not in self._roster or not (feed.lacks_clause and feed.has_unread):
                         break

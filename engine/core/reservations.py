@@ -7,16 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core import constants
 from voicegate.engine.core.clause import Clause, ClauseState, Rendering
 from voicegate.engine.flow.backend import FlowBackend
-
-# What a pass is expected to get in all, when only its first words are known: in bistream a sentence or two, of text
-# that grows a sentence. Higher -> fewer clauses at once; lower -> more of them make way in the middle.
-_STREAMED_TEXT_TOKENS = 30
-_GROWING_TEXT_TOKENS = 16
-
-# Speech tokens that a clause which was set aside is expected to get beyond those it has, while its pass runs: a second.
-_MORE_TOKENS = 25
 
 
 class Reservations:
@@ -39,7 +32,7 @@ class Reservations:
         """That it will fill, once it is begun or taken up again."""
         if clause.state is ClauseState.WAITING:
             return self._blocks_of_text(clause)
-        num_more_tokens = _MORE_TOKENS if clause.state is ClauseState.GENERATING else 0
+        num_more_tokens = constants.MORE_TOKENS if clause.state is ClauseState.GENERATING else 0
         return self._blocks_of(clause.num_tokens + num_more_tokens)
 
     @property
@@ -81,7 +74,7 @@ class Reservations:
     def _blocks_of_text(self, clause: Clause) -> int:
         num_text_tokens = len(clause.text_ids)
         if not clause.is_text_complete:
-            least = _GROWING_TEXT_TOKENS if clause.num_sayable_letters else _STREAMED_TEXT_TOKENS
+            least = constants.GROWING_TEXT_TOKENS if clause.num_sayable_letters else constants.STREAMED_TEXT_TOKENS
             num_text_tokens = max(num_text_tokens, least)
         return self._blocks_of(num_text_tokens * self._config.expected_tokens_per_text_token)
 

@@ -4,18 +4,18 @@ With hundreds of streams most have enough audio ahead or wait for text. Whatever
 (`Listing`), and it is looked at again before the next answer: a step costs what the few that have changed cost.
 """
 
+import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core import constants
 from voicegate.engine.core.clause import Clause, ClauseState, Listing
-from voicegate.engine.core.growth import Growth
 from voicegate.engine.core.pipeline import Pipeline
-from voicegate.engine.core.policy.alarms import Alarms
-from voicegate.engine.core.policy.crowd import Crowd
-from voicegate.engine.core.policy.due import Due
-from voicegate.engine.core.policy.urgency import (
+from voicegate.engine.core.policy import (
+    Due,
     Limits,
     Rank,
     StreamView,
@@ -24,16 +24,12 @@ from voicegate.engine.core.policy.urgency import (
     urgency,
     urgency_changes_at_s,
 )
+from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import UtteranceId
 
 _Args = TypeVarTuple("_Args")
 _Result = TypeVar("_Result")
-
-# Of the models' room, free: with less, what is begun is finished ahead of its listener, until there is more again.
-# Higher -> more is made that a barge-in throws away; lower -> newcomers find no room when more of them come.
-_TIGHT_SHARE = 0.3
-_EASED_SHARE = 0.4
 
 
 class Attempt(Protocol):
@@ -52,12 +48,16 @@ class Waiting(NamedTuple):
 
 class Roster:
     def __init__(
-        self, config: EngineConfig, limits: Limits, pipeline: Pipeline, growth: Growth, attempt: Attempt
+        self, config: EngineConfig, limits: Limits, pipeline: Pipeline, readings: Readings, attempt: Attempt
     ) -> None:
         self._config = config
-        self._crowd = Crowd(limits)
+        self._limits_of_many = limits
+        has_two = limits.light_guard_s != limits.guard_s  # else nobody has to be looked at again where they change
+        self._limits_of_few = replace(limits, guard_s=limits.light_guard_s) if has_two else limits
+        self._limits = self._limits_of_few  # to go by now
+        self._are_many = False  # who have work due
         self._pipeline = pipeline
-        self._growth = growth
+        self._readings = readings
         self._attempt = attempt
         self._utterances: dict[int, Utterance] = {}  # by key: the order of submission
         self._by_id: dict[UtteranceId, Utterance] = {}
@@ -131,14 +131,20 @@ class Roster:
     def due(self, now_s: float) -> Due:
         """Work that may be done now. Whether an LLM step is among it may be out of date: see `passes`."""
         self._refresh(now_s)
-        if self._crowd.note(len(self._due)):
+        self._are_many = len(self._due) >= self._least_many
+        before, self._limits = self._limits, self._limits_of_many if self._are_many else self._limits_of_few
+        if self._limits is not before:
             self._changed.update(self._utterances.keys() - self._resting)  # who presses by other limits
             self._refresh(now_s)
         return self._due
 
     def would_be_many(self, *, num_more: int) -> bool:
         """Whether many have work due, with so many who have begun since the last look."""
-        return self._crowd.would_be_many(len(self._due) + num_more)
+        return len(self._due) + num_more >= self._least_many
+
+    @property
+    def _least_many(self) -> int:
+        return constants.FEW_DUE if self._are_many else constants.MANY_DUE
 
     def passes(self, keys: Iterable[int]) -> list[Clause]:
         """Of these, the clauses whose LLM pass goes on, as of the last look.
@@ -170,9 +176,7 @@ class Roster:
         """Whose next clause waits for room, the most urgent first."""
         self._refresh(now_s)
         keys = self._pressing if only_pressing else self._waiting
-        return sorted(
-            map(self._waiting.__getitem__, keys), key=lambda each: urgency(each.view, now_s, self._crowd.limits)
-        )
+        return sorted(map(self._waiting.__getitem__, keys), key=lambda each: urgency(each.view, now_s, self._limits))
 
     def is_waiting(self, clause: Clause) -> bool:
         """For room, as of the last look."""
@@ -217,7 +221,7 @@ class Roster:
             return readers
 
         def turn(utterance: Utterance) -> tuple[int, Rank]:
-            return utterance.num_vain_bites, urgency(self._view(utterance, begun_s=None), now_s, self._crowd.limits)
+            return utterance.num_vain_bites, urgency(self._view(utterance, begun_s=None), now_s, self._limits)
 
         return sorted(readers, key=turn)
 
@@ -232,7 +236,7 @@ class Roster:
 
         def turn(utterance: Utterance) -> tuple[bool, Rank]:
             view = self._view(utterance, begun_s=utterance.clauses[0].begun_s)
-            return utterance.listing.key not in self._due, urgency(view, now_s, self._crowd.limits)
+            return utterance.listing.key not in self._due, urgency(view, now_s, self._limits)
 
         holding = [each for each in self if each.clauses and self._pipeline.num_held_blocks(each.clauses[0])]
         return sorted(holding, key=turn)
@@ -241,7 +245,7 @@ class Roster:
         """Room was given out: whoever waits now waits for others to end, but for some who wait for their voice."""
         self._refresh(now_s)
         self.is_room_short = len(self._waiting) > num_voiceless
-        least_share = _EASED_SHARE if self._is_room_tight else _TIGHT_SHARE
+        least_share = constants.EASED_SHARE if self._is_room_tight else constants.TIGHT_SHARE
         is_tight = self.is_room_short or self._pipeline.free_share < least_share
         if is_tight is not self._is_room_tight:
             self._is_room_tight = is_tight
@@ -264,7 +268,7 @@ class Roster:
         passing = next((clause for clause in utterance.clauses if clause.llm_pass is not None), None)
         if passing is not None:
             self._pipeline.catch_up(passing)
-        growing, reads_s = self._growth.next_reading(utterance, now_s)
+        growing, reads_s = self._readings.next_reading(utterance, now_s)
         generating, roomless = self._next_clauses(utterance, growing if reads_s <= now_s else None)
         if generating is not None:
             self._generating[key] = generating
@@ -292,7 +296,7 @@ class Roster:
 
     def _gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
         """Only where there is much else to do: a sentence that is found to be whole is made ahead of its listener."""
-        return self._growth.gathers_until_s(utterance, now_s) if self._crowd.are_many else -math.inf
+        return self._readings.gathers_until_s(utterance, now_s) if self._are_many else -math.inf
 
     def _next_clauses(self, utterance: Utterance, growing: Clause | None) -> tuple[Clause | None, Clause | None]:
         """The clause whose LLM pass could go on now, and the one that needs room: to begin, or to sound again.
@@ -344,10 +348,10 @@ class Roster:
         if due_s > now_s:
             self._due.drop(key)
             return due_s
-        self._due.put(view, urgency(view, now_s, self._crowd.limits))
+        self._due.put(view, urgency(view, now_s, self._limits))
         if generating is not None and not view.needs_prefill:
             self._news_tokens[key] = self._next_news_tokens(utterance, generating)
-        return urgency_changes_at_s(view, now_s, self._crowd.limits)
+        return urgency_changes_at_s(view, now_s, self._limits)
 
     def _next_news_tokens(self, utterance: Utterance, generating: Clause) -> int:
         """With so many, the pass completes the block that its clause waits for, or is far enough ahead."""
@@ -366,7 +370,7 @@ class Roster:
             return math.inf
         view = self._view(utterance, begun_s=None)
         waits_s = due_at_s(view)
-        presses_s = max(pressing_at_s(view, self._crowd.limits), waits_s)
+        presses_s = max(pressing_at_s(view, self._limits), waits_s)
         if waits_s <= now_s:
             self._waiting[key] = Waiting(view, utterance, clause)
         else:
@@ -406,3 +410,35 @@ def _note(keys: set[int], key: int, is_one: bool) -> None:
         keys.add(key)
     else:
         keys.discard(key)
+
+
+class Alarms:
+    """When to look at whom again, if nothing happens before: a moment a key at most."""
+
+    def __init__(self) -> None:
+        self._moments_s: dict[int, float] = {}
+        self._heap: list[tuple[float, int]] = []  # what `_moments_s` does not confirm is out of date
+
+    def set(self, key: int, moment_s: float) -> None:
+        """In place of the one before; infinite: none."""
+        if self._moments_s.get(key, math.inf) == moment_s:
+            return
+        self._moments_s.pop(key, None)
+        if moment_s < math.inf:
+            self._moments_s[key] = moment_s
+            heapq.heappush(self._heap, (moment_s, key))
+
+    @property
+    def next_s(self) -> float | None:
+        while self._heap and self._moments_s.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def ring(self, now_s: float) -> list[int]:
+        """The keys whose moment has come; they have none any more."""
+        rung = []
+        while (next_s := self.next_s) is not None and next_s <= now_s:
+            _, key = heapq.heappop(self._heap)
+            del self._moments_s[key]
+            rung.append(key)
+        return rung

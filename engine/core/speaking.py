@@ -4,35 +4,33 @@ Called within the core's guard, which deals with what it raises.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import structlog
 
+from voicegate.engine.core import constants
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.growth import Growth
 from voicegate.engine.core.pipeline import Pipeline
+from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.llm.backend import SequenceOutput
 
 log = structlog.get_logger()
-
-_SHORT_FRAME_MS: Final = 20  # the usual packet, of which a short first block has five
 
 
 class Speaking:
     def __init__(
         self,
         pipeline: Pipeline,
-        growth: Growth,
+        readings: Readings,
         clock: Callable[[], float],
         *,
         on_finished: Callable[[Utterance], object],
     ) -> None:
         """`on_finished` is told of an utterance whose end event is under way."""
         self._pipeline = pipeline
-        self._growth = growth
+        self._readings = readings
         self._clock = clock
         self._on_finished = on_finished
 
@@ -82,7 +80,7 @@ class Speaking:
 
     def _until(self, utterance: Utterance, clause: Clause) -> int | None:
         is_growing = utterance.feed.is_incremental and not clause.is_text_complete
-        return self._growth.until(utterance, clause, self._clock()) if is_growing else None
+        return self._readings.until(utterance, clause, self._clock()) if is_growing else None
 
     def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
         self._pipeline.take_tokens(clause, output)
@@ -105,7 +103,7 @@ class Speaking:
             clause.start_ms = utterance.audio_ms
         if clause.reading_since_s is not None:
             now_s, is_first = self._clock(), utterance.deadline_s is None
-            self._growth.block_time.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
+            self._readings.block_time.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
             clause.reading_since_s = None
         self._pipeline.catch_up(clause)  # how long it is goes by all that is known
         utterance.align(clause, delivers=len(samples) > 0)
@@ -161,7 +159,8 @@ def _begins_short(utterance: Utterance) -> bool:
     """
     request = utterance.request
     is_first = not utterance.num_started_clauses and not utterance.feed.is_bistream
-    return is_first and request.seed is None and request.speed <= 1.0 and request.audio.frame_ms <= _SHORT_FRAME_MS
+    has_short_packets = request.audio.frame_ms <= constants.SHORT_FRAME_MS
+    return is_first and request.seed is None and request.speed <= 1.0 and has_short_packets
 
 
 def _clause_seed(utterance_seed: int, clause_index: int) -> int:

@@ -15,7 +15,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.core.clause import Clause, ClauseState, Rendering
-from voicegate.engine.core.policy.launch_length import euler_steps_at_once
+from voicegate.engine.core.policy import euler_steps_at_once
 from voicegate.engine.core.reservations import Reservations
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.tally import Tally

@@ -15,8 +15,8 @@ from voicegate.engine import units
 from voicegate.engine.audio.outlet import Delivered, Outlet
 from voicegate.engine.core.clause import Clause, ClauseState, Listing
 from voicegate.engine.core.clause_feed import ClauseFeed
-from voicegate.engine.core.policy.growth import WriterPace
-from voicegate.engine.core.policy.listener import Listener
+from voicegate.engine.core.growth import WriterPace
+from voicegate.engine.core.listener import Listener
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.interface import (
     Alignment,
@@ -194,7 +194,7 @@ class Utterance:
                 self._buffered_since_s = None
 
     def _is_growing(self, clause: Clause) -> bool:
-        """Whether the times at which it may be said are core/policy/growth.py's."""
+        """Whether the times at which it may be said are growth.py's."""
         return self.feed.is_incremental and not clause.is_text_complete
 
     def stalls_at_s(self, stall_s: float, lead_s: float) -> float:

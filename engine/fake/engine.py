@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from voicegate.engine.audio.packets import create_packet_encoder, pre_skip_48k
-from voicegate.engine.core.policy.listener import Listener
+from voicegate.engine.core.listener import Listener
 from voicegate.engine.fake.speech import VOICES, FakeSpeech, tone_hz
 from voicegate.engine.interface import (
     AtRest,

@@ -14,7 +14,6 @@ from typing import Final, TypeVar, assert_never
 import msgspec
 import structlog
 
-from voicegate.engine.core.policy.placement import Load
 from voicegate.engine.interface import (
     Cancelled,
     Done,
@@ -29,6 +28,7 @@ from voicegate.engine.interface import (
     VoiceInfo,
 )
 from voicegate.engine.load.progress import Progress
+from voicegate.engine.placement import Load
 from voicegate.engine.process.channel import Channel
 from voicegate.engine.process.lexicon import Lexicon
 from voicegate.engine.process.site import EngineProcess, Site

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import structlog
 
 from voicegate.engine.audio.packets import pre_skip_48k
-from voicegate.engine.core.policy.placement import choose
 from voicegate.engine.core.requests import check_request
 from voicegate.engine.interface import (
     AtRest,
@@ -34,6 +33,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.load.progress import SILENT, Progress
 from voicegate.engine.named_places import NamedPlaces
+from voicegate.engine.placement import choose
 from voicegate.engine.process.crew import Crew
 from voicegate.engine.process.replica import Replica, settle
 from voicegate.engine.process.seat import total

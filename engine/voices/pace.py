@@ -1,6 +1,6 @@
 """How fast a voice speaks, as it was found to: fitted to sentences that it said, and kept in its file. No torch.
 
-What speech of a growing sentence goes by (core/policy/growth.py): without it, by the pace of the voice's prompt.
+What speech of a growing sentence goes by (core/growth.py): without it, by the pace of the voice's prompt.
 """
 
 import math

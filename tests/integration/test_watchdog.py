@@ -17,7 +17,7 @@ from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.policy.scheduler import Decision
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.support.scheduling import decide
 from voicegate.engine import units
-from voicegate.engine.core.policy.scheduler import AdvanceBatch, BeginBlocks, Intake, LlmStep
-from voicegate.engine.core.policy.urgency import Limits, StreamView
+from voicegate.engine.core.policy import AdvanceBatch, BeginBlocks, Intake, Limits, LlmStep, StreamView
 from voicegate.engine.flow.chunking import TOKENS_PER_BLOCK
 
 EULER_STEPS = 10

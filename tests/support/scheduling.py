@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from voicegate.engine.core.policy.due import Due
-from voicegate.engine.core.policy.scheduler import Decision, Intake
-from voicegate.engine.core.policy.scheduler import decide as decide_due
-from voicegate.engine.core.policy.urgency import Limits, StreamView, due_at_s, urgency
+from voicegate.engine.core.policy import Decision, Due, Intake, Limits, StreamView, due_at_s, urgency
+from voicegate.engine.core.policy import decide as decide_due
 
 
 def decide(views: Iterable[StreamView], now_s: float, limits: Limits, intake: Intake | None = None) -> Decision:

@@ -17,8 +17,7 @@ from voicegate.engine.backends.disaggregated.watched_device import WatchedDevice
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.arrivals import Answer
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.policy.placement import Load, choose
-from voicegate.engine.core.policy.scheduler import Decision
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.core.stages import ReadyVoice, Stages
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.interface import (
@@ -29,6 +28,7 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
+from voicegate.engine.placement import Load, choose
 from voicegate.engine.pulse import LOOK_S
 from voicegate.engine.voices.voice import Voice
 

@@ -10,8 +10,8 @@ from tests.unit.engine.core.rostered import StubModels, stub_utterance, trusting
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.admission import Admission
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.growth import Growth
-from voicegate.engine.core.policy.urgency import Limits
+from voicegate.engine.core.policy import Limits
+from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.flow.batch_size import BatchSize
@@ -51,7 +51,7 @@ class Desk:
         self.room: Any = Room(free)
         self.brought_back: list[ReadyVoice] = []
         self.roster = Roster(
-            CONFIG, LIMITS, self.room, Growth(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting
+            CONFIG, LIMITS, self.room, Readings(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting
         )
         self.admission = Admission(CONFIG, self.room, self.roster, trusting, bring_back=self.brought_back.append)
 

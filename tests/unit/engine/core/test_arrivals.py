@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.hollow_stages import Hollow, hollow, hollow_voice
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
+from voicegate.engine.core.constants import STEPS_BEFORE_NEW_VOICE
 from voicegate.engine.core.pipeline import Pipeline
-from voicegate.engine.core.policy.scheduler import Decision
-from voicegate.engine.core.policy.spare_turns import STEPS_OF_SPEECH
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.flow.prompt_rendering import BlockPromptRendering
 from voicegate.engine.interface import Done, EngineError, Overloaded, UtteranceId
@@ -88,7 +88,7 @@ def test_speech_has_its_turns_between_two_steps_of_a_prompt_and_the_prompt_its_o
     assert all(decision.llm or decision.flow for decision in watched.decisions), "speech was to be without rest"
     places = [place for place, decision in enumerate(watched.decisions) if decision.has_prompt_step]
     num_before = [sum(each.flow is not None for each in watched.decisions[:place]) for place in places]
-    assert num_before == [STEPS_OF_SPEECH * (1 + number) for number in range(_NUM_EULER_STEPS)]
+    assert num_before == [STEPS_BEFORE_NEW_VOICE * (1 + number) for number in range(_NUM_EULER_STEPS)]
     watched.core.discard_voice(watched.answers[0])  # type: ignore[arg-type]
     watched.assert_nobody_noticed(utterances[0])
 

@@ -12,7 +12,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.policy.urgency import urgency
+from voicegate.engine.core.policy import urgency
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import Alignment, AudioReady, Done, SpeakingMode, UtteranceId
@@ -76,7 +76,7 @@ def test_no_listener_runs_dry_behind_newcomers() -> None:
 
 
 def begins_now(engine: HandDrivenEngine, utterance: Utterance) -> bool:
-    clause, reads_s = engine.core._growth.next_reading(utterance, engine.now_s)
+    clause, reads_s = engine.core._readings.next_reading(utterance, engine.now_s)
     return clause is not None and reads_s == engine.now_s
 
 
@@ -120,7 +120,7 @@ def told_of(block_times: tuple[tuple[float, bool], ...]) -> HandDrivenEngine:
     """An engine of which is known what blocks took."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     for seconds, is_first in block_times:
-        engine.core._growth.block_time.took(seconds, engine.now_s, is_first=is_first)
+        engine.core._readings.block_time.took(seconds, engine.now_s, is_first=is_first)
     return engine
 
 
@@ -157,13 +157,13 @@ def test_an_engine_that_is_strained_only_when_it_reads_makes_no_more_than_the_wo
     engine.core.push_text(utterance_id, words)
     (utterance,) = engine.core._roster
     utterance.feed.read_all()
-    growth = engine.core._growth
-    clause, _ = growth.next_reading(utterance, engine.now_s)
+    readings = engine.core._readings
+    clause, _ = readings.next_reading(utterance, engine.now_s)
     assert clause is not None
     assert not clause.is_text_complete
     for seconds, is_first in STRAINED:
-        growth.block_time.took(seconds, engine.now_s, is_first=is_first)
-    assert growth.until(utterance, clause, engine.now_s) == expected
+        readings.block_time.took(seconds, engine.now_s, is_first=is_first)
+    assert readings.until(utterance, clause, engine.now_s) == expected
 
 
 def test_no_sentence_is_begun_while_it_is_written_where_what_follows_two_blocks_would_come_too_late() -> None:
@@ -190,16 +190,16 @@ def test_a_sentence_is_not_read_again_while_samples_of_its_last_block_are_on_the
     utterance.feed.read_all()
     engine.now_s += 10.0  # its listener has run dry
     clause.awaits_samples = True
-    assert engine.core._growth.next_reading(utterance, engine.now_s) == (None, math.inf)
+    assert engine.core._readings.next_reading(utterance, engine.now_s) == (None, math.inf)
     clause.awaits_samples = False
-    assert engine.core._growth.next_reading(utterance, engine.now_s) == (clause, engine.now_s)
+    assert engine.core._readings.next_reading(utterance, engine.now_s) == (clause, engine.now_s)
 
 
 @pytest.mark.parametrize(("pause_s", "is_bridged"), [(0.3, True), (0.4, False)])
 def test_a_pause_is_not_bridged_by_speech_that_runs_past_its_words(pause_s: float, is_bridged: bool) -> None:
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL, max_buffer_delay_ms=60_000)
-    asked, is_dry = [], engine.core._growth._to_go_on
+    asked, is_dry = [], engine.core._readings._to_go_on
 
     def noted(*args: Any, **options: bool) -> Any:
         asked.append(options["is_dry"])
@@ -210,8 +210,8 @@ def test_a_pause_is_not_bridged_by_speech_that_runs_past_its_words(pause_s: floa
     (utterance,) = engine.core._roster
     assert utterance.deadline_s is not None
     utterance.pace.wrote(4, utterance.deadline_s + 1.0 - pause_s)
-    with patch.object(engine.core._growth, "_to_go_on", noted):
-        engine.core._growth.next_reading(utterance, utterance.deadline_s + 1.0)
+    with patch.object(engine.core._readings, "_to_go_on", noted):
+        engine.core._readings.next_reading(utterance, utterance.deadline_s + 1.0)
     assert asked == [is_bridged]
 
 

@@ -12,7 +12,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.core.clause import ClauseState
-from voicegate.engine.core.policy.scheduler import Decision
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.interface import Done, Failed, SpeakingMode, UtteranceId
 from voicegate.engine.llm.backend import SequenceOutput
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
+from voicegate.engine.core import constants
 from voicegate.engine.core.clause_feed import ClauseFeed
-from voicegate.engine.core.growth import Growth
-from voicegate.engine.core.policy.crowd import Crowd
+from voicegate.engine.core.readings import Readings
 from voicegate.engine.interface import Alignment, Done, SpeakingMode
 
 TEXT = (
@@ -66,7 +66,8 @@ def num_bites(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have work."""
-    monkeypatch.setattr(Crowd, "are_many", True)
+    monkeypatch.setattr(constants, "MANY_DUE", 0)
+    monkeypatch.setattr(constants, "FEW_DUE", 0)
 
 
 @pytest.mark.usefixtures("many")
@@ -93,13 +94,13 @@ def test_where_few_have_work_each_is_read_as_it_comes(num_bites: Counter[str]) -
 
 
 def test_they_lie_for_a_moment_and_never_until_their_block_is_due() -> None:
-    growth = Growth(CONFIG, lookahead_tokens=3, held_back_frames=4)
+    readings = Readings(CONFIG, lookahead_tokens=3, held_back_frames=4)
 
     def lies_until_s(deadline_s: float) -> tuple[float, float]:
         """And when the next block is due."""
         utterance: Any = SimpleNamespace(deadline_s=deadline_s, may_gather=True, unread_since_s=10.0)
-        due_s, _ = growth._due_s(utterance, 10.0)
-        return growth.gathers_until_s(utterance, 10.0), due_s
+        due_s, _ = readings._due_s(utterance, 10.0)
+        return readings.gathers_until_s(utterance, 10.0), due_s
 
     until_s, due_s = lies_until_s(deadline_s=60.0)
     assert due_s > 50.0

@@ -13,8 +13,8 @@ from voicegate.engine.audio.encoding import LocalEncoding
 from voicegate.engine.audio.outlet import Outlet
 from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.clause_feed import ClauseFeed
-from voicegate.engine.core.growth import Growth
 from voicegate.engine.core.pipeline import Pipeline
+from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.reception import Reception
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.speaking import Speaking
@@ -53,7 +53,7 @@ PLACES = [
 
 # The same of a sentence that is spoken while it is written.
 GROWING_PLACES = [
-    *[(Growth, name) for name in ("next_reading", "until")],
+    *[(Readings, name) for name in ("next_reading", "until")],
     *[(ClauseFeed, name) for name in ("push", "grow")],
     *[(Utterance, name) for name in ("note_sayable", "align", "deliver")],
     *[(Speaking, name) for name in ("start", "read_again", "take_output", "take_samples")],

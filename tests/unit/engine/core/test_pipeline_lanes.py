@@ -16,8 +16,8 @@ import torch
 
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
+from voicegate.engine.core import constants
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.policy import launch_length
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.interface import (
@@ -278,7 +278,7 @@ def test_marks_of_every_lane_are_watched_in_their_order() -> None:
 
 def test_a_first_block_is_one_launch_and_later_ones_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Side by side with the LLM; where both share a processor every step is a decision of its own."""
-    monkeypatch.setattr(launch_length, "_OF_HEARD", 2)  # of the tiny model's three
+    monkeypatch.setattr(constants, "STEPS_FOR_LISTENERS", 2)  # of the tiny model's three
     launches: dict[bool, list[int]] = {}
     for is_concurrent in (True, False):
         engine = HandDrivenEngine(CONFIG, replace(tiny_stages(), is_concurrent=is_concurrent))

@@ -14,8 +14,8 @@ from tests.support.tiny_engine import HandDrivenEngine
 from tests.unit.engine.core.rostered import StubModels, stub_utterance, trusting
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.growth import Growth
-from voicegate.engine.core.policy.urgency import PRESSING, Limits
+from voicegate.engine.core.policy import PRESSING, Limits
+from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.flow.batch_size import BatchSize
 from voicegate.engine.interface import SpeakingMode, UtteranceId
@@ -29,7 +29,9 @@ class Watched(Roster):
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.models: Any = StubModels()
-        super().__init__(CONFIG, limits, self.models, Growth(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting)
+        super().__init__(
+            CONFIG, limits, self.models, Readings(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting
+        )
 
     def joined(self, *states: ClauseState, num_tokens: int = 0, **options: Any) -> Any:
         utterance = stub_utterance(self, **options)

@@ -19,7 +19,7 @@ from tests.support.stuck_lane import StuckLane
 from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.policy.scheduler import Decision
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.flow.prompt_rendering import BlockPromptRendering

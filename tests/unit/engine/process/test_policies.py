@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from voicegate.engine.core.policy.placement import Load, choose
+from voicegate.engine.placement import Load, choose
 from voicegate.engine.process.backoff import Backoff
 from voicegate.engine.process.vitals import START_PATIENCE_LOOKS, Vitals
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from voicegate.engine.core.policy.growth import BlockTime, Worth, WriterPace, beginning, covered_s, next_block_s
+from voicegate.engine.core.growth import BlockTime, Worth, WriterPace, beginning, covered_s, next_block_s
 
 
 def test_a_pass_holds_fewer_tokens_than_its_words_are_worth() -> None:

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicegate.engine.core.policy.listener import Listener
+from voicegate.engine.core.listener import Listener
 from voicegate.engine.interface import ListenerReport
 
 

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicegate.engine.core.policy.alarms import Alarms
+from voicegate.engine.core.roster import Alarms
 
 
 @given(st.lists(st.tuples(st.sampled_from(["set", "ring"]), st.integers(0, 4), st.integers(0, 20) | st.just(math.inf))))

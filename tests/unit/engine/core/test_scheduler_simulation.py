@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.scheduler_simulation import SimulatedStream, Simulation
-from voicegate.engine.core.policy.urgency import Limits
+from voicegate.engine.core.policy import Limits
 from voicegate.engine.flow.batch_size import BatchSize
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 

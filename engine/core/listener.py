@@ -5,14 +5,9 @@ having more left: nobody comes before others by saying that it has less.
 """
 
 import math
-from typing import Final
 
+from voicegate.engine.core import constants
 from voicegate.engine.interface import ListenerReport
-
-# For each time that its player had nothing to play: so much less than it has is counted on. Lower -> it runs dry again
-# on the same network; higher -> the others wait for a listener who may not need it.
-_RESERVE_PER_UNDERRUN_S: Final = 0.25
-_MAX_RESERVE_S: Final = 1.0
 
 
 class Listener:
@@ -48,7 +43,7 @@ class Listener:
                 in_hand_s = max(made_s - report.played_ms / 1000, self._soonest_s - now_s, 0.0)
             self._dry_s = now_s + in_hand_s
         self._stands_since_s = None if report.is_playing else now_s
-        self._reserve_s = min(report.num_underruns * _RESERVE_PER_UNDERRUN_S, _MAX_RESERVE_S)
+        self._reserve_s = min(report.num_underruns * constants.RESERVE_PER_UNDERRUN_S, constants.MAX_RESERVE_S)
         self._set_deadline()
 
     def _set_deadline(self) -> None:

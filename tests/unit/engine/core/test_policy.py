@@ -5,12 +5,24 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.scheduling import decide
-from voicegate.engine.core.policy.scheduler import AdvanceBatch, BeginBlocks, Decision, Intake, LlmStep
-from voicegate.engine.core.policy.urgency import Limits, StreamView, pressing_at_s, urgency
+from voicegate.engine.core import constants
+from voicegate.engine.core.policy import (
+    AdvanceBatch,
+    BeginBlocks,
+    Decision,
+    Intake,
+    Limits,
+    LlmStep,
+    StreamView,
+    euler_steps_at_once,
+    pressing_at_s,
+    urgency,
+)
 from voicegate.engine.flow.batch_size import BatchSize
 
 
@@ -68,12 +80,13 @@ def test_llm_steps_take_along_everyone_who_is_due() -> None:
     assert set(step.keys) == {1, 2}
 
 
-def test_a_burst_of_prompts_is_read_in_parts_the_oldest_first() -> None:
+def test_a_burst_of_prompts_is_read_in_parts_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "MAX_PREFILLS", 3)
     newcomers = [
         IDLE._replace(key=9 - key, waiting_since_s=key, wants_llm=True, needs_prefill=True) for key in range(9)
     ]
     heard = IDLE._replace(key=20, deadline_s=12.0, wants_llm=True)
-    step = decide([heard, *newcomers], 10.0, Limits(flow_batch=whole(4), max_prefills=3)).llm
+    step = decide([heard, *newcomers], 10.0, LIMITS).llm
     assert step is not None
     assert set(step.keys) == {20, 9, 8, 7}
 
@@ -424,3 +437,19 @@ def test_batches_are_larger_where_all_have_plenty_left() -> None:
     views[3] = views[3]._replace(block_frames=0, wants_llm=True)
     assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1)), "one lacks tokens and will be in a hurry"
     assert decide(views[:3], 0.0, replace(limits, calm_flow_batch=None)).flow == BeginBlocks((0, 1))
+
+
+# --- the length of a launch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("num_frames", "of_first", "of_heard"),
+    [(20, 200, 3), (400, 10, 3), (1300, 3, 3), (1700, 2, 2), (4200, 1, 1)],
+)
+def test_first_blocks_go_in_one_launch_and_no_launch_takes_long(num_frames: int, of_first: int, of_heard: int) -> None:
+    assert euler_steps_at_once(num_frames, is_first=True) == of_first
+    assert euler_steps_at_once(num_frames, is_first=False) == of_heard
+
+
+def test_of_nothing_there_is_a_step() -> None:
+    assert euler_steps_at_once(0, is_first=False) >= 1

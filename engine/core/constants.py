@@ -1,0 +1,154 @@
+"""All numbers by which the core decides: one table, with units, and what changes where one is higher or lower.
+
+Modules read them by name when they decide (`constants.BUSY_SHARE`), so a bench switches a rule off here. What a user
+may set is in `engine/config.py`.
+"""
+
+from typing import Final
+
+# --- whose turn it is (policy.py) -----------------------------------------------------------------------------
+
+# A newcomer who has waited for so long is overtaken by no listener. Higher -> fewer gaps under load; lower -> no late
+# start is very late.
+PATIENCE_S: Final = 1.0
+# A listener with more than this, and than the guard, can wait: several blocks' time.
+# Higher -> clauses hold memory longer, newcomers wait for more of others' blocks; lower -> less reserve.
+COMFORT_S: Final = 1.0
+# A GPU's guard where few utterances have work: a block takes a fourth of the time there, and a whole text's first block
+# is heard for hardly longer than the other guard. Simulated, 60 ms are as good (docs/adr/0007).
+# Higher -> newcomers wait for listeners; lower -> a late block is a gap.
+LIGHT_GUARD_S: Final = 0.08
+# Utterances with work due at a time: from MANY_DUE on the whole guard holds, below FEW_DUE the light one again.
+# Higher -> the light guard holds under more load; lower -> newcomers are heard later under less.
+MANY_DUE: Final = 17
+FEW_DUE: Final = 9
+
+# --- the lanes' next steps (policy.py) ------------------------------------------------------------------------
+
+# Prompts that one LLM step reads. Higher -> a burst of newcomers is through sooner; lower -> nobody's next token waits
+# long for it.
+MAX_PREFILLS: Final = 8
+# Rows of the next LLM step, from which on none is launched ahead of its turn beside the flow: the device has work until
+# the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
+# are few each token waits for the host.
+ENOUGH_ROWS: Final = 16
+# While newcomers wait for tokens and a step has more rows than that, one step of so many takes along who has plenty
+# left. The others have few rows: they take half as long and leave the flow more. Higher -> clauses of the calm hold
+# memory longer; lower -> newcomers' tokens take longer (docs/adr/0009).
+CALM_STEP_EVERY: Final = 4
+# Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
+# higher -> the LLM steps for few rows at a time.
+ENOUGH_BATCHES: Final = 2
+# Utterances with work due, as a share of a batch's rows. From there on blocks of the calm go along with a newcomer's
+# (it or the next would wait for them in any case), and the flow is launched ahead for listeners, too. Higher ->
+# newcomers wait behind more batches at heavy loads; lower -> they wait for more rows, and for what was launched ahead,
+# at light ones (docs/adr/0009).
+BUSY_SHARE: Final = 0.5
+# Euler steps in one launch of a batch for listeners. Higher -> a newcomer, or who is about to run dry, waits longer for
+# what is under way; lower -> the device waits for the thread (docs/adr/0009).
+STEPS_FOR_LISTENERS: Final = 3
+# Frames times steps of any launch: 10 ms of a GPU at most. Higher -> others wait longer; lower -> more launches.
+MAX_FRAME_STEPS: Final = 4000
+# Euler steps of speech between two of a new voice's prompt, where speech never rests. Lower -> more is taken from
+# listeners; higher -> a voice takes longer to be there on a full engine.
+STEPS_BEFORE_NEW_VOICE: Final = 8
+# The same of a known voice's prompt that an utterance waits for. Lower -> others' speech is made later; higher -> who
+# speaks with a voice that gave its room back is heard later on a full engine.
+STEPS_BEFORE_AWAITED_VOICE: Final = 2
+
+# --- room in the models ---------------------------------------------------------------------------------------
+
+# Free share of the models' room: with less, what is begun is finished ahead of its listener, until there is more again.
+# Higher -> more is made that a barge-in throws away; lower -> newcomers find no room when more of them come.
+TIGHT_SHARE: Final = 0.3
+EASED_SHARE: Final = 0.4
+# Text tokens that a pass is expected to get in all, when only its first words are known: in bistream a sentence or two,
+# of a sentence that grows a part. Higher -> fewer clauses at once; lower -> more of them make way in the middle.
+STREAMED_TEXT_TOKENS: Final = 30
+GROWING_TEXT_TOKENS: Final = 16
+# Speech tokens, a second of them, that a clause which was set aside is expected to get beyond those it has, while its
+# pass runs. Higher -> it waits for more room; lower -> it makes way again.
+MORE_TOKENS: Final = 25
+
+# --- reading of text ------------------------------------------------------------------------------------------
+
+# Reading between two steps. Lower -> text that many send at once is read later; higher -> it is felt in others' speech.
+READING_S: Final = 0.001
+# The same of first clauses: a burst of newcomers is read in few steps, so that their passes begin together.
+FIRST_READING_S: Final = 0.005
+# Bites within which a first clause is read: the longest is cut in four. Text that needs more is in no hurry.
+FIRST_BITES: Final = 6
+# Text of a listener with enough to play may lie unread for so long. Higher -> fewer bites, of more words each; lower ->
+# a sentence that was finished is found to be so sooner, and the LLM goes on with it (docs/adr/0011).
+GATHERING_S: Final = 0.3
+# Before its next block is due all is read: in the step before, of a thread that has others to serve. Higher -> fewer
+# words gather; lower -> a busy thread reads them too late.
+READ_BEFORE_S: Final = 0.02
+
+# --- listeners (listener.py, growth.py) -----------------------------------------------------------------------
+
+# For each time that its player had nothing to play: so much less than it has is counted on. Lower -> it runs dry again
+# on the same network; higher -> the others wait for a listener who may not need it.
+RESERVE_PER_UNDERRUN_S: Final = 0.25
+MAX_RESERVE_S: Final = 1.0
+# The longest packet with which a short first block is heard sooner: it has five of these. In longer ones, hardly any of
+# it is heard. Higher -> gaps behind first blocks; lower -> whole texts are heard later.
+SHORT_FRAME_MS: Final = 20
+
+# --- speaking while the sentence grows (growth.py) ------------------------------------------------------------
+
+# Share of what the known words are worth that may be said of them while more follow: of a voice that was not tuned, at
+# the pace of its prompt. Higher -> speech that drags and pauses; lower -> later first sound (docs/adr/0006).
+UNTUNED_SHARE: Final = 0.8
+# Pace at which an agent's first words are assumed to come, before there is more than one to judge by: ordinary LLM
+# speed. Higher -> speech begins with fewer words, and may wait; lower -> it begins later.
+ASSUMED_LETTERS_PER_S: Final = 90.0
+LETTERS_PER_WORD: Final = 5.0
+# How much that assumption weighs, in seconds of text seen. Lower -> one slow word delays the start; higher -> a slow
+# writer is taken for a fast one, and its listener waits between the first block and the second.
+ASSUMED_FOR_S: Final = 0.1
+# Faster than that nobody is taken for: words that came at once may have been held back on their way. Higher -> who
+# writes in bursts is overtaken by the first block; lower -> who writes fast is heard later.
+FASTEST_LETTERS_PER_S: Final = 125.0
+# What comes so soon behind was sent with it. Higher -> a quick start is one piece, and who writes on slowly is
+# overtaken; lower -> pieces that one packet brought are taken for an uneven hand.
+TOGETHER_S: Final = 0.002
+# Who is as uneven as chance (intervals that vary by their mean) until so many words have shown otherwise. Higher ->
+# even writers are heard later; lower -> two even intervals are taken for a habit.
+UNEVEN_FOR_WORDS: Final = 0.1
+# How much the letters of a word vary, as the square of their deviation over their mean. Higher -> later first sound;
+# lower -> more writers are overtaken by the first block.
+WORD_VARIATION: Final = 0.05
+# So many standard deviations fewer words are counted on than are to be expected. Higher -> first sound later of who
+# writes unevenly; lower -> more of them are overtaken by the first block (docs/adr/0006).
+DEVIATIONS: Final = 1.5
+# A first block may have more of what the words but the last are worth, so many times the share, or the share of what
+# all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
+# are said of which the next is not known; lower -> later (docs/adr/0006).
+FIRST_TIMES: Final = 1.25
+# The share of what all known words are worth, for a listener who is about to run dry: better speech that drags a little
+# than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0006).
+DRY_SHARE: Final = 1.25
+# The same of the words but the last for the second block, when the first is begun and they are only promised: they are
+# promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer who
+# wait for the second block (docs/adr/0006).
+PROMISED_SHARE: Final = 1.2
+# Whoever has written nothing for so long pauses. Higher -> speech runs past its words while it waits for more; lower ->
+# gaps where a slow writer's next word would have come.
+PAUSE_S: Final = 0.35
+# How soon "about to run dry" is. Higher -> speech is made early more often; lower -> the block comes too late.
+DRY_S: Final = 0.05
+# What a later block is expected to take when a sentence is begun, in mean times of those that were read lately: the
+# longest is most often one that nobody needed yet. Higher -> later first sound; lower -> gaps behind the first block.
+EXPECTED_TIMES: Final = 2.0
+# What one more of them weighs in that mean. Lower -> load that comes in waves is met late; higher -> one slow block
+# makes all who come begin late.
+NEWS_SHARE: Final = 0.05
+# After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
+# longer; lower -> load that comes in waves is met late.
+HALF_LIFE_S: Final = 1.0
+# A first block that takes longer, and so many times what one takes at the quickest: whoever begins with few words now
+# would only have all wait longer. Higher -> listeners have gaps before newcomers wait; lower -> who could be heard
+# early is not.
+STRAINED_S: Final = 0.35
+STRAINED_TIMES: Final = 4

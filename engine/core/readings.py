@@ -1,0 +1,142 @@
+"""When a clause whose text still grows is begun or read again, and how many speech tokens it may have by then.
+
+The rules are growth.py's; here they meet an utterance. Nothing is started here.
+"""
+
+import math
+
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.core import constants
+from voicegate.engine.core.clause import Clause, ClauseState
+from voicegate.engine.core.growth import Beginning, BlockTime, Needed, Worth, beginning, next_block_s
+from voicegate.engine.core.utterance import Utterance
+
+_Moment = tuple[Clause | None, float]
+_NEVER: _Moment = (None, math.inf)
+
+
+class Readings:
+    def __init__(self, config: EngineConfig, *, lookahead_tokens: int, held_back_frames: int) -> None:
+        """`held_back_frames`: by the vocoder."""
+        self._share = config.growing_share
+        self._lead_s = config.growing_lead_ms / 1000
+        self._lookahead_tokens = lookahead_tokens
+        self._held_back_frames = held_back_frames + 1  # and one by its packet
+        self.block_time = BlockTime()
+
+    def next_reading(self, utterance: Utterance, now_s: float) -> _Moment:
+        """The clause to begin or to read again, and when; infinite: not before more text has come.
+
+        A later sentence waits for its end behind the audio before it, unless its listener runs dry. And none is begun
+        where the engine is so slow that what follows could not come in time: the readings would cost the others.
+        """
+        if not utterance.feed.is_incremental:
+            return _NEVER
+        target = None
+        for clause in utterance.clauses:
+            if clause.is_paused:
+                target = clause
+                break
+        if target is not None and target.is_text_complete:
+            return target, now_s
+        if target is not None and target.is_set_aside:
+            return _NEVER
+        if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
+            return _NEVER
+        if target is not None and _has_block(target):
+            return _NEVER  # by the time that this one is heard, more is known, and its listener has a block more
+        due_s, dry_s = self._due_s(utterance, now_s)
+        if due_s > now_s:
+            return target, due_s
+        if target is None and utterance.deadline_s is None:
+            first = self._beginning(utterance, now_s)
+            if first is None:
+                return _NEVER
+            needed = self._to_begin(utterance, first, now_s)
+        else:
+            needed = self._to_go_on(utterance, target, is_dry=dry_s <= now_s and not utterance.pace.has_paused(now_s))
+        growing = utterance.feed.grow() if needed.are_there(**utterance.feed.pending_letters) else None
+        if growing is None or not _has_words(growing, needed):
+            return (target, dry_s) if now_s < dry_s else _NEVER
+        utterance.note_sayable(now_s)
+        return growing, now_s
+
+    def gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
+        """Until when text that has come may lie unread: nothing is made of it before. In the past: it is read now.
+
+        A client that says how long text may wait has it looked at as it comes; so has a flush, or the end.
+        """
+        if utterance.deadline_s is None or not utterance.may_gather:
+            return -math.inf
+        due_s, _ = self._due_s(utterance, now_s)
+        return min(due_s - constants.READ_BEFORE_S, utterance.unread_since_s + constants.GATHERING_S)
+
+    def until(self, utterance: Utterance, clause: Clause, now_s: float) -> int:
+        """Speech tokens in all that its next reading may come to: of one block and what that looks ahead at.
+
+        A first reading makes two where the engine is slow and the words are worth it.
+        """
+        num_tokens = self._until_block(utterance, clause)
+        first = self._beginning(utterance, now_s) if utterance.deadline_s is None and not clause.is_begun else None
+        if first is not None:
+            num_first = first.num_tokens + self._lookahead_tokens
+            needed = self._worth(utterance).to_begin(num_first, num_second_tokens=0, num_promised=math.inf)
+            if _has_words(clause, needed):
+                return num_first
+        return num_tokens
+
+    def _until_block(self, utterance: Utterance, clause: Clause | None) -> int:
+        """That the next block of the clause, and what it looks ahead at, needs of its pass."""
+        if clause is None or clause.rendering is None or clause.llm_pass is None:
+            return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
+        return clause.llm_pass.silent_filter.num_seen + clause.rendering.flow.num_missing_tokens
+
+    def _due_s(self, utterance: Utterance, now_s: float) -> tuple[float, float]:
+        """When its next block is due, and from when on its listener is about to run dry."""
+        if utterance.deadline_s is None:
+            return -math.inf, math.inf
+        return next_block_s(utterance.deadline_s, lead_s=self._lead_s, block_s=self.block_time.later_s(now_s))
+
+    def _to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> Needed:
+        """For the next block of a listener who has some."""
+        return self._worth(utterance).to_go_on(self._until_block(utterance, target), is_dry=is_dry)
+
+    def _to_begin(self, utterance: Utterance, first: Beginning, now_s: float) -> Needed:
+        return self._worth(utterance).to_begin(
+            first.num_tokens + self._lookahead_tokens,
+            num_second_tokens=utterance.voice.flow_prompt.second_block_tokens,
+            num_promised=utterance.pace.letters_within(first.covered_s, now_s),
+        )
+
+    def _worth(self, utterance: Utterance) -> Worth:
+        pace = utterance.voice.voice.pace
+        share = self._share or (constants.UNTUNED_SHARE if pace is None else pace.growing_share)
+        return Worth(utterance.tokens_per_letter, share)
+
+    def _beginning(self, utterance: Utterance, now_s: float) -> Beginning | None:
+        prompt = utterance.voice.flow_prompt
+        return beginning(
+            prompt.first_block_tokens,
+            prompt.second_block_tokens,
+            held_back_frames=self._held_back_frames,
+            first_block_s=self.block_time.soonest_first_s(now_s),
+            block_s=self.block_time.expected_later_s(now_s),
+            is_strained=self.block_time.is_strained(now_s),
+        )
+
+
+def _has_block(clause: Clause) -> bool:
+    """Whether one is being made, or can be, of the tokens it has."""
+    if clause.rendering is None:
+        return False
+    return clause.batch is not None or clause.awaits_samples or clause.rendering.flow.is_ready
+
+
+def _has_words(clause: Clause, needed: Needed) -> bool:
+    return needed.are_there(num_but_last=clause.num_sayable_letters, num_of_all=clause.num_letters)
+
+
+def _comes_first(clause: Clause) -> bool:
+    """Before a new clause may begin: one with text of its own, or whose pass is under way."""
+    is_begun_or_whole = clause.is_begun or clause.is_text_complete
+    return is_begun_or_whole and clause.state in (ClauseState.WAITING, ClauseState.GENERATING)
