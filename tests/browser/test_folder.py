@@ -61,7 +61,7 @@ async def test_a_folder_of_a_site(proxy: Proxy, page: Page, tmp_path: Path) -> N
         await page.goto(f"{site}/voice")  # as people write it
         await expect(page).to_have_url(f"{site}/voice/")
         await expect(page.locator("#connection")).to_have_text("Connected to fake")
-        await expect(page.get_by_label("Voice")).to_be_enabled()
+        await expect(page.get_by_label("Voice", exact=True)).to_be_enabled()
         await write(page, "one two three")
         await speak_to_its_end(page, re.compile(r"^Finished after"))
         await page.goto("about:blank")

@@ -1,12 +1,17 @@
 """The page at "/", as people use it: by mouse, by keyboard, by ear of a screen reader, on a phone."""
 
+import asyncio
 import contextlib
 import re
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import complaints_of
 from tests.browser.rig import origin_of, serving
@@ -36,7 +41,7 @@ async def visiting(page: Page, script: Script | None = None) -> AsyncIterator[Fa
 @contextlib.asynccontextmanager
 async def visit(page: Page, origin: str) -> AsyncIterator[None]:
     await page.goto(origin)
-    await expect(page.get_by_label("Voice")).to_be_enabled()
+    await expect(page.get_by_label("Voice", exact=True)).to_be_enabled()
     yield
     await page.goto("about:blank")
 
@@ -54,8 +59,7 @@ async def speak_to_its_end(page: Page, status: str | re.Pattern[str]) -> None:
 async def test_what_is_written_is_spoken_and_shown(page: Page) -> None:
     async with visiting(page, AT_1X) as engine:
         await expect(page.locator("#connection")).to_have_text("Connected to fake")
-        await page.get_by_label("Voice").select_option("drone")
-        await page.get_by_text("More").click()
+        await page.get_by_label("Voice", exact=True).select_option("drone")
         await page.get_by_label("Speed").fill("1.5")
         await write(page, "one two three")
         for _ in range(NUM_TRIES):
@@ -217,6 +221,8 @@ async def test_names_for_screen_readers(page: Page) -> None:
             'form "What to say"',
             'textbox "Text"',
             'combobox "Voice"',
+            'combobox "Language"',
+            'button "Hear drone"',
             'group "Text arrives"',
             'radio "word by word" [checked]',
             'slider "Words a second"',
@@ -280,15 +286,109 @@ async def test_text_runs_as_its_script_does(page: Page) -> None:
             assert await page.locator(shown).evaluate("element => getComputedStyle(element).direction") == "rtl"
 
 
-async def test_on_a_narrow_phone(page: Page) -> None:
-    await page.set_viewport_size({"width": 320, "height": 640})
+@pytest.mark.parametrize(("width", "height"), [(320, 568), (393, 780)])
+async def test_on_a_phone_the_waveform_and_the_buttons_are_in_sight(page: Page, width: int, height: int) -> None:
+    await page.set_viewport_size({"width": width, "height": height})
     async with visiting(page, AT_1X):
+        await write(page, LONG)
         await page.get_by_role("button", name="Speak").click()
         await expect(page.locator("#status")).to_have_text("Speaking.")
-        await expect(page.get_by_role("button", name="Interrupt")).to_be_in_viewport()
-        assert await page.evaluate("document.documentElement.scrollWidth") == 320
+        for shown in ("#interrupt", "#transcript", "#timeline", "#composer button[type=submit]"):
+            await expect(page.locator(shown)).to_be_in_viewport(ratio=1)
+        assert await page.evaluate("document.documentElement.scrollWidth") == width
         await page.get_by_role("button", name="Interrupt").click()
         await expect(page.locator("#status")).to_have_text(re.compile("Interrupted"))
+
+
+async def test_what_is_said_is_saved_and_made_by_commands(page: Page, tmp_path: Path) -> None:
+    async with visiting(page) as engine:
+        await page.get_by_label("Voice", exact=True).select_option("drone")
+        await page.get_by_label("Language").select_option("en")
+        await write(page, "It's 5, isn't it?")
+        await speak_to_its_end(page, re.compile("Finished"))
+        await page.get_by_text("Save it, or make it by code").click()
+        for ending, tag in (("wav", b"RIFF"), ("opus", b"OggS")):
+            async with page.expect_download() as coming:
+                await page.get_by_role("button", name=f"Save as {ending}", exact=False).click()
+            download = await coming.value
+            assert download.suggested_filename == f"speech.{ending}"
+            assert (await asyncio.to_thread(Path(await download.path()).read_bytes)).startswith(tag)
+        for program, command in (("sh", "curl"), (sys.executable, "python")):
+            text = await page.locator(f"#{command}").text_content()
+            made = await asyncio.create_subprocess_exec(program, "-c", str(text), cwd=tmp_path, stderr=PIPE)
+            _, said = await made.communicate()
+            assert made.returncode == 0, said
+            assert (tmp_path / "speech.wav").read_bytes().startswith(b"RIFF")
+            (tmp_path / "speech.wav").unlink()
+        spoken = {(request.voice, request.language, request.seed) for request in engine.requests}
+        assert len(engine.requests) == 5
+        assert len(spoken) == 1, "all are the same"
+
+
+async def test_every_voice_is_heard_by_a_click(page: Page) -> None:
+    async with visiting(page, AT_1X) as engine:
+        await page.get_by_role("button", name="Hear drone").click()
+        await expect(page.locator("#status")).to_have_text(re.compile("Finished"))
+        assert [request.voice for request in engine.requests] == ["drone"]
+        await expect(page.locator("#transcript")).to_contain_text("This is how I sound")
+
+
+async def test_a_recording_becomes_a_voice_and_is_heard(page: Page, tmp_path: Path) -> None:
+    recording = tmp_path / "anna.wav"
+    recording.write_bytes(b"RIFF....WAVE")
+    async with serving(AT_1X, enrolment=True, api_key="a-key-for-the-page") as (origin, engine):
+        status, _, body = await post(origin, "/v1/tokens", b"", "Authorization: Bearer a-key-for-the-page")
+        assert status == 200
+        async with visit(page, f"{origin}/?access_token={orjson.loads(body)['token']}"):
+            await page.get_by_text("Add a voice").click()
+            await page.get_by_label("Name").fill("anna")
+            await page.get_by_label("Recording: 5 to 15").set_input_files(recording)
+            await page.get_by_role("button", name="Add", exact=True).click()
+            await expect(page.locator("#added")).to_contain_text("only a key adds voices")
+            complaints_of(page).clear()  # of the refusal
+            await page.get_by_label("API key").fill("a-key-for-the-page")
+            await page.get_by_role("button", name="Add", exact=True).click()
+            await expect(page.locator("#added")).to_have_text("anna is there.")
+            await expect(page.locator("#status")).to_have_text(re.compile("Finished"))
+            assert [request.voice for request in engine.requests] == ["anna"]
+            await expect(page.get_by_role("button", name="Hear anna")).to_be_visible()
+
+
+async def test_the_microphone_becomes_a_wav(page: Page) -> None:
+    """The browser's own generator plays it; the gateway hears what was sent as its form."""
+    async with serving(AT_1X, enrolment=True) as (origin, _), visit(page, origin):
+        sent: list[bytes] = []
+
+        async def keep(route: Route) -> None:
+            sent.append(route.request.post_data_buffer or b"")
+            await route.continue_()
+
+        await page.evaluate(
+            """() => {
+                navigator.mediaDevices.getUserMedia = async () => {
+                    const context = new AudioContext();
+                    const tone = new OscillatorNode(context);
+                    const heard = context.createMediaStreamDestination();
+                    tone.connect(heard);
+                    tone.start();
+                    return heard.stream;
+                };
+            }"""
+        )
+        await page.get_by_text("Add a voice").click()
+        await page.get_by_label("Name").fill("mine")
+        await page.get_by_role("button", name="Record", exact=True).click()
+        await page.wait_for_timeout(600)
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.get_by_role("button", name="Play it")).to_be_visible()
+        await page.route("**/v1/voices", keep)
+        await page.get_by_role("button", name="Add", exact=True).click()
+        await expect(page.locator("#added")).to_have_text("mine is there.")
+        wav = sent[0][sent[0].index(b"RIFF") :]
+        samples = np.frombuffer(wav[44 : 44 + int.from_bytes(wav[40:44], "little")], np.int16)
+        assert len(samples) > 0.2 * int.from_bytes(wav[24:28], "little")
+        assert np.abs(samples.astype(int)).max() > 10_000
+        await expect(page.locator("#status")).to_have_text(re.compile("Finished"))
 
 
 async def test_a_dropped_connection_is_told_and_speech_goes_on_where_it_was(page: Page) -> None:

@@ -2,8 +2,10 @@
 
 import { Player } from "../player/player.js";
 import { BufferHistory, Waveform } from "./drawing.js";
+import { Gallery, languageName, NewVoice } from "./gallery.js";
 import { fillChoices, GatewayStatus } from "./gateway.js";
 import { paced } from "./pace.js";
+import { commands, save, speechRequest } from "./take_away.js";
 import { Transcript } from "./transcript.js";
 
 const SAMPLES = {
@@ -22,8 +24,10 @@ const gateway = new GatewayStatus(at("connection").parentElement);
 const transcript = new Transcript(at("transcript"));
 const waveform = new Waveform(at("timeline"));
 const bufferHistory = new BufferHistory(at("buffer-history"));
+const gallery = new Gallery(at("voices"), at("spoken-language"), (options) => speak(options.text, options));
+const LANGUAGE_OF_THE_VOICE = "";
 let player = null;
-let shown = null; // {context, startMs}: the last one that was opened
+let shown = null; // {context, startMs, settings}: the last one that was opened
 let position = null; // of it, to be shown with the next frame
 
 // --- the gateway -----------------------------------------------------------------------------------------------------
@@ -56,7 +60,18 @@ function createPlayer() {
 }
 
 async function showChoices() {
-  const { modes } = player.info;
+  const { modes, languages } = player.info;
+  fillChoices(
+    at("mode"),
+    modes.map((mode) => [mode, mode]),
+    "auto",
+  );
+  const named = languages.map((tag) => [tag, languageName(tag)]);
+  fillChoices(at("language"), [[LANGUAGE_OF_THE_VOICE, "the voice's"], ...named], LANGUAGE_OF_THE_VOICE);
+  await showVoices();
+}
+
+async function showVoices() {
   const answer = await fetch(`v1/voices${location.search}`).catch(() => null);
   if (!answer?.ok) {
     const reason = answer === null ? "no answer" : `HTTP ${answer.status}`;
@@ -65,28 +80,32 @@ async function showChoices() {
   const { voices, default: preferred } = await answer.json();
   const labelled = voices.map(({ name, description }) => [name, description ? `${name}: ${description}` : name]);
   fillChoices(at("voice"), labelled, preferred);
-  fillChoices(
-    at("mode"),
-    modes.map((mode) => [mode, mode]),
-    "auto",
-  );
+  gallery.show(voices);
 }
 
 // --- speaking --------------------------------------------------------------------------------------------------------
 
-async function speak(text) {
+/** What the page's controls say of how to speak; a seed of its own, by which it can be made again. */
+function chosen() {
+  return {
+    voice: at("voice").value || undefined,
+    language: at("language").value || undefined,
+    speed: Number(at("speed").value),
+    seed: crypto.getRandomValues(new Uint32Array(1))[0],
+  };
+}
+
+async function speak(text, options = {}) {
   if (text.trim() === "") {
     show("Write something first.");
     return at("text").focus();
   }
   player.interrupt();
-  const context = player.open({
-    voice: at("voice").value || undefined,
-    mode: at("mode").value || undefined,
-    speed: Number(at("speed").value),
-  });
-  begin(context);
-  if (matchMedia("(max-width: 52rem)").matches) document.querySelector(".stage").scrollIntoView(); // it is below
+  const settings = { ...chosen(), ...options, text };
+  const { voice, language, speed, seed } = settings;
+  const context = player.open({ voice, language, speed, seed, mode: at("mode").value || undefined });
+  begin(context, settings);
+  if (matchMedia("(max-width: 52rem)").matches) scrollTo(0, 0); // to what is heard
   const isWhole = document.querySelector("[name=delivery]:checked").value === "whole";
   for await (const piece of paced(text, isWhole ? Infinity : Number(at("rate").value))) {
     if (!context.say(piece)) return;
@@ -95,8 +114,8 @@ async function speak(text) {
   context.end();
 }
 
-function begin(context) {
-  shown = { context, startMs: performance.now() };
+function begin(context, settings) {
+  shown = { context, startMs: performance.now(), settings };
   position = null;
   waveform.clear();
   bufferHistory.clear();
@@ -112,7 +131,11 @@ function begin(context) {
     context.addEventListener(type, ({ detail }) => {
       if (shown.context === context) listen(detail); // else another one has begun
     });
-  on("opened", ({ voice }) => log(`opened, voice ${voice}`));
+  on("opened", ({ voice }) => {
+    settings.voice = voice; // the default one has a name, too
+    showCommands(settings);
+    log(`opened, voice ${voice}`);
+  });
   on("received", received);
   on("started", started);
   on("position", showSoon);
@@ -189,6 +212,28 @@ function interrupt() {
   player.interrupt();
 }
 
+// --- files and commands ----------------------------------------------------------------------------------------------
+
+function showCommands(settings) {
+  for (const [id, command] of Object.entries(commands(settings))) at(id).textContent = command;
+}
+
+async function saveAs(format) {
+  if (shown === null) return (at("saved").textContent = "Say something first.");
+  at("saved").textContent = "It is made again, as a file…";
+  try {
+    at("saved").textContent = `Saved as ${await save(speechRequest(shown.settings, format))}.`;
+  } catch (error) {
+    at("saved").textContent = `Not saved: ${error.message}`;
+  }
+}
+
+async function copy(id) {
+  const selection = getSelection();
+  selection.selectAllChildren(at(id)); // where the browser gives no clipboard to this page, Ctrl-C does it
+  await navigator.clipboard?.writeText(at(id).textContent).catch(() => {});
+}
+
 // --- words -----------------------------------------------------------------------------------------------------------
 
 function show(words, kind = "") {
@@ -226,11 +271,28 @@ at("interrupt").addEventListener("click", interrupt);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") interrupt();
 });
-at("continue").addEventListener("click", async () => speak((await shown.context.finished).remainingText));
+at("continue").addEventListener("click", async () => {
+  const { voice, language } = shown.settings;
+  speak((await shown.context.finished).remainingText, { voice, language });
+});
 at("decoder").addEventListener("change", createPlayer);
 for (const button of document.querySelectorAll("[data-sample]")) {
   button.addEventListener("click", () => (at("text").value = SAMPLES[button.dataset.sample]));
 }
+at("take-away").addEventListener("toggle", () => {
+  if (shown === null) showCommands({ ...chosen(), text: at("text").value });
+});
+for (const button of document.querySelectorAll("[data-save]")) {
+  button.addEventListener("click", () => saveAs(button.dataset.save));
+}
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.addEventListener("click", () => copy(button.dataset.copy));
+}
+new NewVoice(at("new-voice"), async (name) => {
+  await showVoices();
+  at("voice").value = name;
+  speak("This is my new voice. How do you like it?", { voice: name });
+});
 for (const name of ["rate", "speed"]) {
   at(name).addEventListener("input", () => (at(`${name}-shown`).textContent = at(name).value));
 }
