@@ -131,6 +131,28 @@ class Device:
         self.is_llm_apart = is_llm_apart
         self.llm, self.token2wav = Lane(self), Lane(self)
 
+    # --- what stand-ins ask of it (bench.standins.Costs) --------------------------------------------------------
+
+    @property
+    def llm_lane(self) -> Lane:
+        return self.llm
+
+    @property
+    def token2wav_lane(self) -> Lane:
+        return self.token2wav
+
+    def llm_step(self, num_rows: int, num_lines: int) -> None:
+        early = is_early(num_rows, num_lines)
+        self.llm.launch(llm_step_s(num_rows, num_lines), is_reading=num_lines > 0, is_early=early)
+
+    def euler_step(self, num_frames: int) -> None:
+        self.token2wav.launch(euler_step_s(num_frames), num_blocks=num_frames / FRAMES_PER_BLOCK)
+
+    def vocoder_call(self, num_rows: int) -> None:
+        self.token2wav.launch(vocoder_call_s(num_rows))
+
+    # --- its time ---------------------------------------------------------------------------------------------
+
     @property
     def next_mark_s(self) -> float:
         """When something that is under way will be done, if nothing else is launched."""

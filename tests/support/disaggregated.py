@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from tests.support.golden import TINY_MODEL_DIR
-from tests.support.hollow_stages import Hollow, HollowRunner, hollow
+from tests.support.hollow_stages import Hollow, hollow, hollow_runner
 from tests.support.stuck_lane import StuckLane
 from tests.support.tiny_engine import CONFIG, PCM, Heard
+from voicegate.bench.standins.llm import HollowRunner
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.config import EngineConfig
@@ -20,7 +20,6 @@ from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import EngineEvent, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.load.build import engine_info
-from voicegate.engine.model.model_json import load_model_config
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def hollow_token2wavs(
     number: int = 2, *, num_slots: int = 8, num_blocks: int | Sequence[int] = 200
 ) -> HollowToken2wavs:
     blocks = [num_blocks] * number if isinstance(num_blocks, int) else num_blocks
-    runner = HollowRunner(load_model_config(TINY_MODEL_DIR), num_slots=number * num_slots)
+    runner = hollow_runner(num_slots=number * num_slots)
     llm, names = SteppedLlm(runner, HOST_LANE), count()
     parts = [hollow(num_slots=num_slots, num_blocks=each) for each in blocks]
     return HollowToken2wavs(

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support import hollow_stages
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
+from voicegate.bench.standins.llm import HollowRunner
 from voicegate.engine.core.clause import ClauseState
 from voicegate.engine.core.policy import Decision
 from voicegate.engine.interface import Done, Failed, SpeakingMode, UtteranceId
@@ -91,10 +91,9 @@ def test_a_stream_of_text_that_was_set_aside_takes_more_of_it(is_cancelled: bool
         assert engine.heard[streamed].pcm == alone.speak("streamed", text, mode=SpeakingMode.BISTREAM).pcm
 
 
-def test_who_makes_way_does_not_wait_for_what_its_own_next_clause_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_makes_way_does_not_wait_for_what_its_own_next_clause_holds() -> None:
     """Which is begun behind it, and takes more than was expected: both are, and there is no room for both."""
-    monkeypatch.setattr(hollow_stages, "TOKENS_PER_TEXT_TOKEN", 8)
-    models = hollow(num_slots=4, num_blocks=12)
+    models = hollow(num_slots=4, num_blocks=12, tokens_per_text_token=8)
     free = models.held
     config = replace(CONFIG, expected_tokens_per_text_token=4, max_clause_tokens=25 * (12 - 1), max_active_clauses=4)
     engine = HandDrivenEngine(config, models.stages)
@@ -154,7 +153,7 @@ def test_who_is_heard_does_not_wait_for_an_llm_that_makes_no_room(monkeypatch: p
 
 def test_a_clause_that_is_set_aside_and_has_nothing_to_say_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     mute: set[int] = set()
-    step = hollow_stages.HollowRunner._step
+    step = HollowRunner.advance
 
     def may_be_mute(self: Any, sequence_id: Any, *args: Any) -> SequenceOutput:
         if sequence_id not in mute:
@@ -162,7 +161,7 @@ def test_a_clause_that_is_set_aside_and_has_nothing_to_say_ends(monkeypatch: pyt
         self.abort(sequence_id)
         return SequenceOutput(sequence_id, (), is_final=True)
 
-    monkeypatch.setattr(hollow_stages.HollowRunner, "_step", may_be_mute)
+    monkeypatch.setattr(HollowRunner, "advance", may_be_mute)
     models = hollow(num_slots=4, num_blocks=200)
     free, engine = models.held, HandDrivenEngine(CONFIG, models.stages)
     core, utterance_id = engine.core, engine.submit("u")

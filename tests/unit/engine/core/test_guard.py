@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.hollow_stages import HollowRunner, hollow, hollow_voice
+from tests.support.hollow_stages import hollow, hollow_voice
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
+from voicegate.bench.standins.llm import HollowRunner
 from voicegate.engine.audio.encoding import LocalEncoding
 from voicegate.engine.audio.outlet import Outlet
 from voicegate.engine.core.clause import Clause

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support import hollow_stages
 from tests.support.hollow_stages import hollow
 from tests.support.late_lane import LateLane
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
@@ -17,7 +16,7 @@ WORDS = ["one", "two", "six", "ten", "red", "old", "new", "big", "day", "sun", "
 
 def spoken(text: str, mode: SpeakingMode, *, is_late: bool, is_flushed: bool) -> Heard:
     """On lanes of a GPU whose LLM is always seen at once; flow and vocoder too, or once nothing else is to be done."""
-    models, llm, lane = hollow(holds_back=False), LateLane(), LateLane()
+    models, llm, lane = hollow(tokens_per_text_token=1, holds_back=False), LateLane(), LateLane()
     stages = replace(
         models.stages, llm=SteppedLlm(models.runner, llm), token2wav_lane=lane, is_concurrent=True, frames_ahead=0
     )
@@ -40,9 +39,8 @@ def spoken(text: str, mode: SpeakingMode, *, is_late: bool, is_flushed: bool) ->
 @pytest.mark.parametrize("is_flushed", [False, True])
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 def test_nothing_of_it_is_lost_and_it_is_spoken_only_with_the_last(
-    mode: SpeakingMode, is_flushed: bool, num_words: int, monkeypatch: pytest.MonkeyPatch
+    mode: SpeakingMode, is_flushed: bool, num_words: int
 ) -> None:
-    monkeypatch.setattr(hollow_stages, "TOKENS_PER_TEXT_TOKEN", 1)
     text = f"{' '.join(WORDS[:num_words])}."
     prompt, late = (spoken(text, mode, is_late=is_late, is_flushed=is_flushed) for is_late in (False, True))
     assert isinstance(late.end, Done)

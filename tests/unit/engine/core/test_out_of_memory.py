@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support import hollow_stages
-from tests.support.hollow_stages import HollowRunner, hollow
+from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
+from voicegate.bench.standins.llm import HollowRunner
+from voicegate.bench.standins.token2wav import HollowRenderer, HollowSolve
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.interface import Cancelled, Done, Failed, SpeakingMode
 from voicegate.engine.vocoder.runner import VocoderRunner
@@ -18,11 +19,11 @@ TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
 
 STEPS = [
     (HollowRunner, "add"),
-    (HollowRunner, "step"),
+    (HollowRunner, "launch"),
     (FlowRunner, "begin"),
-    (hollow_stages._HollowSolve, "advance"),
+    (HollowSolve, "advance"),
     (VocoderRunner, "run"),
-    (hollow_stages._HollowRenderer, "render"),
+    (HollowRenderer, "render"),
 ]
 
 

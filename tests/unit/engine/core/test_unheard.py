@@ -21,9 +21,9 @@ class Mute:
     def __init__(self, passes: Collection[int]) -> None:
         self._hollow = hollow()
         self._passes = passes
-        self._step = self._hollow.runner._step
+        self._step = self._hollow.runner.advance
         self.seeds: dict[int, int] = {}  # of all passes, by sequence
-        self._hollow.runner._step = self._mute_step  # type: ignore[method-assign]
+        self._hollow.runner.advance = self._mute_step  # type: ignore[method-assign]
         self.engine = HandDrivenEngine(stages=self._hollow.stages)
 
     def _mute_step(self, sequence_id: int, sequence: Any) -> SequenceOutput | None:

@@ -10,9 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.support.hollow_stages import HollowRunner, hollow, hollow_voice
+from tests.support.hollow_stages import hollow, hollow_voice
 from tests.support.tiny_engine import CONFIG
 from tests.support.tiny_tokenizer import tiny_tokenizer
+from voicegate.bench.standins.llm import HollowRunner
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.voice_shelf import check_voice, ready_voice
 from voicegate.engine.interface import EngineError, VoiceRefused
@@ -118,7 +119,7 @@ def break_opening(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[SequenceReq
 
 def break_shared_step(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[SequenceRequest], bool]) -> None:
     """Of all that are in it with such a one."""
-    add, step = HollowRunner.add, HollowRunner.step
+    add, launch = HollowRunner.add, HollowRunner.launch
     bad: set[int] = set()
 
     def noted(runner: HollowRunner, request: SequenceRequest) -> None:
@@ -127,10 +128,10 @@ def break_shared_step(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[Sequenc
         add(runner, request)
 
     def broken(runner: HollowRunner, ids: Sequence[int]) -> Any:
-        return 1 / 0 if bad.intersection(ids) else step(runner, ids)
+        return 1 / 0 if bad.intersection(ids) else launch(runner, ids)
 
     monkeypatch.setattr(HollowRunner, "add", noted)
-    monkeypatch.setattr(HollowRunner, "step", broken)
+    monkeypatch.setattr(HollowRunner, "launch", broken)
 
 
 @pytest.mark.parametrize("break_it", [break_opening, break_shared_step])

@@ -162,13 +162,13 @@ def test_a_step_of_the_llm_that_fails_ends_who_is_in_it(monkeypatch: pytest.Monk
         driven.say(f"u{place}", TEXTS[3])
     for _ in range(10):
         driven.step()
-    step = models.runner.step
+    step = models.runner.launch
 
     def broken_once(sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        monkeypatch.setattr(models.runner, "step", step)
+        monkeypatch.setattr(models.runner, "launch", step)
         raise RuntimeError("made to fail")
 
-    monkeypatch.setattr(models.runner, "step", broken_once)
+    monkeypatch.setattr(models.runner, "launch", broken_once)
     with capture_logs() as logs:
         driven.run()
     assert [line["event"] for line in logs].count("shared_step_failed") == 1

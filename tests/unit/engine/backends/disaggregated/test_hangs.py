@@ -206,7 +206,7 @@ def test_no_voice_is_taken_up_while_a_device_hangs(monkeypatch: pytest.MonkeyPat
         driven.say(f"u{place}", TEXT, voice="rms")
     step_for(driven, 0.1)
     with monkeypatch.context() as patch:  # all of its batches are under way, as a GPU's are that hangs
-        patch.setattr(made.models.parts[1].flow._solver, "num_free_batches", 0)
+        patch.setattr(made.models.parts[1].flow._solver, "max_batches", 0)
         core.prepare_voice(hollow_voice("early"), answers.append)
         step_for(driven, LIMIT_S)
     core.prepare_voice(hollow_voice("late"), answers.append)
