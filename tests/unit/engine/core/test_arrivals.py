@@ -166,7 +166,7 @@ def test_a_prompt_in_the_batch_that_speech_waits_for_goes_first(monkeypatch: pyt
     utterance = watched.speak()
     solver: Any = watched.models.flow._solver
     with monkeypatch.context() as patched:
-        patched.setattr(solver, "num_free_batches", 0)
+        patched.setattr(solver, "max_batches", 0)
         watched.step_until(lambda: bool(watched.answers))
     assert [decision.has_prompt_step for decision in watched.decisions] == [True] * _NUM_EULER_STEPS
     assert any(decision.llm for decision in watched.decisions)
@@ -178,7 +178,7 @@ def test_a_prompt_begins_no_batch_where_none_is_free(monkeypatch: pytest.MonkeyP
     watched = Watched()
     solver: Any = watched.models.flow._solver
     with monkeypatch.context() as patched:
-        patched.setattr(solver, "num_free_batches", 0)
+        patched.setattr(solver, "max_batches", 0)
         watched.add()
         assert not watched.engine.step()
         assert not watched.answers
