@@ -59,7 +59,7 @@ class HollowSolver:
 
     @property
     def num_free_batches(self) -> int:
-        return self.max_batches - len(self.running)
+        return max(self.max_batches - len(self.running), 0)
 
     def batch_size(self, max_rows: int) -> BatchSize:
         """As on CUDA: a quarter more rows where they are short."""
