@@ -1,4 +1,7 @@
-"""How a helper process of ours is started: only the end of what it reads from us ends it."""
+"""How a helper process of ours is started, and when the next one where it was lost.
+
+Only the end of what it reads from us ends it.
+"""
 
 import os
 import signal
@@ -30,3 +33,23 @@ def start_module(
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# A process that lived for shorter is followed later than the one before. Lower -> one that dies at certain utterances
+# takes more of them with it; higher -> what was mended long ago still counts.
+_LONG_LIFE_S: Final = 60.0
+_MAX_DELAY_S: Final = 30.0
+
+
+class Backoff:
+    """At once after a long life, else later and later. Pure."""
+
+    def __init__(self) -> None:
+        self._delay_s = 0.0
+
+    def delay_s(self, life_s: float) -> float:
+        """After a process that served for so long; 0: it never did, as one that is asked again for what it refused."""
+        if life_s >= _LONG_LIFE_S:
+            self._delay_s = 0.0
+        delay_s, self._delay_s = self._delay_s, min(max(2 * self._delay_s, 1.0), _MAX_DELAY_S)
+        return delay_s

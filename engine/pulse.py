@@ -8,10 +8,11 @@ LOOK_S: Final = 0.25
 
 
 class PulseWatch:
-    """Looked at every LOOK_S. A longer pause counts as one of these: where nobody could look, nobody could work."""
+    """Looked at every `look_s`. A longer pause counts as two of these: where nobody could look, nobody could work."""
 
-    def __init__(self, limit_s: float) -> None:
+    def __init__(self, limit_s: float, look_s: float = LOOK_S) -> None:
         self._limit_s = limit_s
+        self._look_s = look_s
         self._pulse: int | None = None
         self._unchanged_s = 0.0
         self._last_look_s = 0.0
@@ -22,10 +23,10 @@ class PulseWatch:
         `pulse`: a number that changes with all that gets done; None: there is nothing to do.
         A new one may be as old as the last look.
         """
-        since_s = min(now_s - self._last_look_s, 2 * LOOK_S)
+        since_s = min(now_s - self._last_look_s, 2 * self._look_s)
         self._last_look_s = now_s
         if pulse is None or pulse != self._pulse:
             self._pulse, self._unchanged_s = pulse, 0.0
         if pulse is not None:
             self._unchanged_s += since_s
-        return self._unchanged_s + LOOK_S > self._limit_s
+        return self._unchanged_s + self._look_s > self._limit_s

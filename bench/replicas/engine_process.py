@@ -14,7 +14,7 @@ import uvloop
 from voicegate.bench.gateway.metronome import Metronome
 from voicegate.engine.interface import Engine, Flushed, UtteranceId
 from voicegate.engine.load.progress import Progress
-from voicegate.engine.process.engine_service import FrontGone, serve_engine
+from voicegate.engine.process.child import FrontGone, serve_engine
 
 
 class Answering(Metronome):

@@ -16,7 +16,7 @@ from voicegate.bench.gateway.metronome import STAMP
 from voicegate.bench.replicas.engine_process import Answering
 from voicegate.clients.bench.stats import summary
 from voicegate.engine.interface import AudioReady, Engine, Flushed, UtteranceId, UtteranceRequest
-from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process.front import RoutingEngine
 from voicegate.engine.process.site import Site, launched
 
 _MODULE: Final = "voicegate.bench.replicas.engine_process"

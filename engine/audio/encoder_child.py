@@ -24,16 +24,19 @@ from voicegate.engine.audio.io_thread import IoThread
 from voicegate.engine.audio.packets import Samples
 from voicegate.engine.child_process import start_module
 from voicegate.engine.interface import AudioFormat
+from voicegate.engine.pulse import PulseWatch
 
 log = structlog.get_logger()
 
 _MODULE: Final = "voicegate.engine.audio.encoder_process"
 _LOST: Final = "its encoder process has ended"
 
-# Ticks in which it has been asked and has answered nothing. Lower -> a process that merely lacks a core is ended with
-# its utterances; higher -> they stay silent for longer, and their samples take more memory.
-_PATIENCE_TICKS: Final = 10
-_START_PATIENCE_TICKS: Final = 60  # a cold disk
+# Between two looks at it. Higher -> one that hangs, or is lost and due again, is noticed later.
+LOOK_S: Final = 1.0
+# For which it has been asked and has answered nothing. Lower -> a process that merely lacks a core is ended with its
+# utterances; higher -> they stay silent for longer, and their samples take more memory.
+_PATIENCE_S: Final = 12.0
+_START_PATIENCE_S: Final = 60.0  # a cold disk
 # From the end of its output to its own; what takes longer than this is killed.
 _EXIT_S: Final = 1.0
 _READ_BYTES: Final = 64 * 1024  # what a pipe holds
@@ -61,8 +64,7 @@ class EncoderChild:
         self._is_lost = False
         self._is_ending = False
         self._num_heard = 0  # frames from it
-        self._num_heard_at_tick = 0
-        self._silent_ticks = 0
+        self._silence = PulseWatch(_START_PATIENCE_S, LOOK_S)
         io.call(lambda: io.watch(self._stdout.fileno(), selectors.EVENT_READ, self._receive))
 
     @property
@@ -119,17 +121,12 @@ class EncoderChild:
 
     # --- from the pool ----------------------------------------------------------------------------------------
 
-    def tick(self) -> None:
-        """Kill it if it has owed something for too long. Looks are counted, not seconds.
-
-        Seconds also pass while all of us are stopped (Ctrl-Z).
-        """
+    def look(self, now_s: float) -> None:
+        """Kill it if it has owed something for too long."""
         with self._lock:
             owes = not self._is_ready or any(encoding.answers for encoding in self._open.values())
-            is_silent = owes and self._num_heard == self._num_heard_at_tick
-            self._num_heard_at_tick = self._num_heard
-            self._silent_ticks = self._silent_ticks + 1 if is_silent else 0
-            if self._is_lost or self._silent_ticks < (_PATIENCE_TICKS if self._is_ready else _START_PATIENCE_TICKS):
+            is_silent = self._silence.look(self._num_heard if owes else None, now_s)
+            if self._is_lost or not is_silent:
                 return
         log.error("encoder_process_hangs", pid=self.pid)
         self._kill()
@@ -178,7 +175,7 @@ class EncoderChild:
         if status == Status.READY:
             with self._lock:
                 self._is_ready = True
-                self._num_heard += 1  # from here on it has less time, of which none is over
+                self._silence = PulseWatch(_PATIENCE_S, LOOK_S)
             self._on_change(self)
             return
         has_failed = status == Status.FAILED

@@ -8,58 +8,36 @@ the samples were there after 65 ms (docs/adr/0019). A process needs the lock of 
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
 
-from voicegate.engine.audio.encoder_child import EncoderChild, RemoteEncoding
+from voicegate.engine.audio.encoder_child import LOOK_S, EncoderChild, RemoteEncoding
 from voicegate.engine.audio.io_thread import IoThread
 from voicegate.engine.audio.packets import pre_skip_48k
+from voicegate.engine.child_process import Backoff
 from voicegate.engine.interface import AudioFormat, EngineError
 
 log = structlog.get_logger()
 
-_TICK_S: Final = 1.0
-# A process that lived for shorter is followed later and later. Lower -> one that dies at certain utterances takes more
-# of them with it; higher -> what was mended long ago still counts.
-_LONG_LIFE_TICKS: Final = 60
-_MAX_DELAY_TICKS: Final = 30
 _START_TIMEOUT_S: Final = 120.0
 # What was asked of a process takes it milliseconds. Higher -> the engine's end waits longer for one that hangs.
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
-class Seat:
-    """Holds a process; says when another is due: at once after a long life, else after a growing delay. Pure."""
+@dataclass(slots=True)
+class _Held:
+    """Holds a process, and after its loss the next."""
 
-    def __init__(self, child: EncoderChild) -> None:
-        self.child = child
-        self._age_ticks = 0
-        self._delay_ticks = 0  # between the loss of this child and the next
-        self._left_ticks = 0  # of that
+    child: EncoderChild
+    since_s: float
+    backoff: Backoff = field(default_factory=Backoff)
+    due_s: float | None = None  # of the next, once the loss of this one was noticed
 
     @property
-    def is_due(self) -> bool:
-        return self.child.is_lost and self._left_ticks == 0
-
-    def fill(self, child: EncoderChild) -> None:
-        self.child = child
-        self._age_ticks = 0
-        self.put_off()
-
-    def put_off(self) -> None:
-        """The next one that is due comes later than the one before did."""
-        self._delay_ticks = min(max(2 * self._delay_ticks, 1), _MAX_DELAY_TICKS)
-        self._left_ticks = self._delay_ticks
-
-    def tick(self) -> None:
-        if self.child.is_lost:
-            self._left_ticks = max(self._left_ticks - 1, 0)
-            return
-        self.child.tick()
-        self._age_ticks += 1
-        if self._age_ticks >= _LONG_LIFE_TICKS:
-            self._delay_ticks = self._left_ticks = 0
+    def is_newly_lost(self) -> bool:
+        return self.child.is_lost and self.due_s is None
 
 
 class EncoderProcesses:
@@ -75,11 +53,11 @@ class EncoderProcesses:
         self._num_lost = 0
         self._is_closing = False
         self._io = IoThread("encoder-io")  # of all of them
-        self._seats: list[Seat] = []
+        self._held: list[_Held] = []
         self._keeper = threading.Thread(target=self._keep, name="encoder-keeper", daemon=True)
         try:
             for _ in range(num_processes):
-                self._seats.append(Seat(EncoderChild(self._io, self._child_changed)))
+                self._held.append(_Held(EncoderChild(self._io, self._child_changed), time.monotonic()))
             self._wait_until_ready()
         except (OSError, EngineError) as error:
             self.close()
@@ -88,7 +66,7 @@ class EncoderProcesses:
 
     @property
     def unready_reason(self) -> str | None:
-        if any(seat.child.is_ready for seat in self._seats):
+        if any(held.child.is_ready for held in self._held):
             return None
         return "no encoder process is alive; they are being replaced"
 
@@ -100,7 +78,7 @@ class EncoderProcesses:
     def open(self, audio: AudioFormat) -> RemoteEncoding:
         pre_skip_48k(audio)  # refuses here what would fail there
         # Without a ready one: one that is starting, whose utterances wait for it; or a lost one, where they fail.
-        child = min((seat.child for seat in self._seats), key=lambda c: (c.is_lost, not c.is_ready, c.num_open))
+        child = min((held.child for held in self._held), key=lambda c: (c.is_lost, not c.is_ready, c.num_open))
         return child.open(audio)
 
     def close(self) -> None:
@@ -109,16 +87,16 @@ class EncoderProcesses:
             self._changed.notify_all()
         if self._keeper.is_alive():
             self._keeper.join()
-        for seat in self._seats:
-            seat.child.end()
+        for held in self._held:
+            held.child.end()
         end_s = time.monotonic() + _CLOSE_TIMEOUT_S
-        for seat in self._seats:
-            seat.child.wait_for_end(max(end_s - time.monotonic(), 0.0))
+        for held in self._held:
+            held.child.wait_for_end(max(end_s - time.monotonic(), 0.0))
         self._io.close()
 
     def _wait_until_ready(self) -> None:
         """Raises EngineError."""
-        children = [seat.child for seat in self._seats]
+        children = [held.child for held in self._held]
         with self._changed:
             self._changed.wait_for(
                 lambda: all(child.is_ready for child in children) or any(child.is_lost for child in children),
@@ -138,23 +116,28 @@ class EncoderProcesses:
         """The keeper's thread: the engine's never waits for a process to start."""
         while True:
             with self._changed:
-                is_woken = self._changed.wait_for(
-                    lambda: self._is_closing or any(seat.is_due for seat in self._seats), timeout=_TICK_S
+                self._changed.wait_for(
+                    lambda: self._is_closing or any(held.child.is_lost and held.due_s is None for held in self._held),
+                    timeout=LOOK_S,
                 )
                 if self._is_closing:
                     return
-            for seat in self._seats:
-                if not is_woken:
-                    seat.tick()
-                elif seat.is_due:
-                    self._replace(seat)
+            for held in self._held:
+                self._tend(held, time.monotonic())
 
-    def _replace(self, seat: Seat) -> None:
+    def _tend(self, held: _Held, now_s: float) -> None:
+        if not held.child.is_lost:
+            held.child.look(now_s)
+            return
+        if held.is_newly_lost:
+            held.due_s = now_s + held.backoff.delay_s(now_s - held.since_s)
+        if held.due_s is not None and now_s < held.due_s:
+            return
         try:
             child = EncoderChild(self._io, self._child_changed)
         except (OSError, RuntimeError) as error:  # no memory, no file descriptors, no thread
             log.error("encoder_process_not_started", reason=str(error))
-            seat.put_off()
+            held.due_s = now_s + held.backoff.delay_s(0.0)
             return
-        log.info("encoder_process_replaced", pid=child.pid, lost_pid=seat.child.pid)
-        seat.fill(child)
+        log.info("encoder_process_replaced", pid=child.pid, lost_pid=held.child.pid)
+        held.child, held.since_s, held.due_s = child, now_s, None

@@ -28,3 +28,17 @@ class Lines:
 
 
 SILENT: Final = Lines(lambda _: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Progress of one engine of several, told to whoever is told of all."""
+
+    name: str
+    told: Progress
+
+    def line(self, text: str) -> None:
+        self.told.line(f"{self.name}: {text}")
+
+    def share(self, part: str, num_done: int, num_steps: int) -> None:
+        self.told.share(f"{self.name}: {part}", num_done, num_steps)

@@ -1,20 +1,24 @@
 """One engine process as its front sees it: starting -> ready -> lost, and the utterances that it speaks.
 
-It tells what comes and must not know what is done about its loss (routing). Everything but `EngineProcess.wait` is
-called from one event loop.
+It tells what comes and must not know how the process is started, nor what is done about its loss (keeper.py, front.py).
+All calls come from one event loop.
 """
 
 import asyncio
 import socket
+import weakref
+from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final, TypeVar, assert_never
 
 import msgspec
 import structlog
 
+from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import (
+    AtRest,
     Cancelled,
     Done,
     EngineError,
@@ -30,9 +34,6 @@ from voicegate.engine.interface import (
 from voicegate.engine.load.progress import Progress
 from voicegate.engine.placement import Load
 from voicegate.engine.process.channel import Channel
-from voicegate.engine.process.lexicon import Lexicon
-from voicegate.engine.process.site import EngineProcess, Site
-from voicegate.engine.process.vitals import Vitals
 from voicegate.engine.process.wire import (
     Answer,
     Command,
@@ -65,29 +66,29 @@ class ReplicaLost(EngineError):
     pass
 
 
+@dataclass(slots=True, eq=False)
+class Placed:
+    """An utterance, and the process that speaks it."""
+
+    utterance_id: UtteranceId
+    replica: "Replica"
+    number: int  # by which the process knows it
+    num_chars: int = 0  # that it was given
+    late_report: ListenerReport | None = None  # the last, while the process does not read
+
+
 class Replica:
-    def __init__(
-        self,
-        site: Site,
-        *,
-        patience_looks: int,
-        publish: Callable[[EngineEvent], None],
-        progress: Progress,
-    ) -> None:
+    def __init__(self, name: str, *, publish: Callable[[EngineEvent], None], progress: Progress) -> None:
         """`publish` is told of every event, and of the end of every utterance that is lost with the process."""
-        self.name = site.name
-        self._site = site
+        self.name = name
         self._publish = publish
         self._progress = progress
-        self._vitals = Vitals(patience_looks)
-        self._process: EngineProcess | None = None
         self._channel = Channel(self._take, on_end=self._lose, on_full=self._note_full)
-        self._lexicon = Lexicon(self._channel.send)
-        self._utterances: dict[int, UtteranceId] = {}
-        self._numbers: dict[UtteranceId, int] = {}
-        self._resting: set[UtteranceId] = set()  # of these, those that hold no place
-        self._late_reports: dict[UtteranceId, ListenerReport] = {}  # while it does not read, the last of each
+        self._utterances: dict[int, Placed] = {}
+        self._resting: set[int] = set()  # of these, those that hold no place
         self._questions: dict[int, asyncio.Future[VoiceInfo | None]] = {}
+        self._dictionaries: weakref.WeakKeyDictionary[Dictionary, int] = weakref.WeakKeyDictionary()
+        self._dictionaries_gone: deque[int] = deque()  # from whatever thread a dictionary is let go of in
         self._next_number = count()
         self._num_submitted = 0
         self._told_room = (0, 0)  # submits that it had seen, and how many more might come
@@ -96,54 +97,17 @@ class Replica:
         self.lost = asyncio.Event()
         self.state = State()
         self.voices: set[str] = set()  # that newcomers may name
-        self._is_given_up = False
         self.num_failed = 0  # utterances that were lost with it
+        self.num_states = 0  # that it has told
 
-    # --- its life ---------------------------------------------------------------------------------------------
+    async def open(self, end: socket.socket, greeting: bytes) -> None:
+        """`end` of the channel is this one's from here on."""
+        await self._channel.open(end)
+        self._channel.send(Command.GREETING, 0, greeting)
 
-    @property
-    def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
-
-    async def launch(self) -> None:
-        """Raises OSError."""
-        ours, theirs = socket.socketpair()
-        try:
-            with theirs:
-                self._process = await asyncio.to_thread(self._site.launch, theirs)
-            await self._channel.open(ours)
-        except BaseException:
-            ours.close()
-            self.kill()
-            raise
-        self._channel.send(Command.GREETING, 0, self._site.greeting)
-
-    def look(self) -> None:
-        """Kill it if it hangs. Once for each look of `patience_looks`."""
-        if (trouble := self._vitals.look()) is not None and not self._is_given_up:
-            self._is_given_up = True
-            log.error("engine_process_hangs", replica=self.name, pid=self.pid, reason=trouble)
-            self.kill()
-
-    def end(self) -> None:
+    def close(self) -> None:
         """Let what it speaks fail, and end. One that loads cannot hear of it."""
-        if self._info is None:
-            self.kill()
-        else:
-            self._channel.send(Command.CLOSE)
-
-    def kill(self) -> None:
-        if self._process is not None and not self.lost.is_set():
-            self._process.kill()
-
-    async def reap(self, timeout_s: float) -> int | None:
-        """After it was lost: its exit status. One that goes on all the same is killed."""
-        assert self._process is not None
-        status = await asyncio.to_thread(self._process.wait, timeout_s)
-        if status is None:
-            self._process.kill()
-            status = await asyncio.to_thread(self._process.wait, timeout_s)
-        return status
+        self._channel.send(Command.CLOSE)
 
     # --- utterances -------------------------------------------------------------------------------------------
 
@@ -177,46 +141,49 @@ class Replica:
             max_blocks=gauges.get("max_flow_blocks", 0.0),
         )
 
-    def submit(self, request: UtteranceRequest) -> None:
-        numbers = tuple(self._lexicon.number_of(dictionary) for dictionary in request.dictionaries)
-        number = next(self._next_number)
-        self._utterances[number] = request.utterance_id
-        self._numbers[request.utterance_id] = number
+    def submit(self, request: UtteranceRequest) -> Placed:
+        dictionaries = tuple(map(self._number_of, request.dictionaries))
+        placed = Placed(request.utterance_id, self, next(self._next_number))
+        self._utterances[placed.number] = placed
         self._num_submitted += 1
-        submission = Submission(replace(request, dictionaries=()), numbers)
-        self._channel.send(Command.SUBMIT, number, msgspec.json.encode(submission))
+        submission = Submission(replace(request, dictionaries=()), dictionaries)
+        self.tell(placed, Command.SUBMIT, msgspec.json.encode(submission))
+        return placed
 
-    def rest(self, utterance_id: UtteranceId) -> None:
-        self._resting.add(utterance_id)
+    def _number_of(self, dictionary: Dictionary) -> int:
+        """Each is sent once, however many utterances name it, and forgotten with the last who has it here."""
+        while self._dictionaries_gone:
+            self._channel.send(Command.FORGET, self._dictionaries_gone.popleft())
+        number = self._dictionaries.get(dictionary)
+        if number is None:
+            number = self._dictionaries[dictionary] = next(self._next_number)
+            weakref.finalize(dictionary, self._dictionaries_gone.append, number).atexit = False
+            self._channel.send(Command.DEFINE, number, msgspec.json.encode(dictionary.entries))
+        return number
 
-    def readmit(self, utterance_id: UtteranceId) -> None:
+    def readmit(self, placed: Placed) -> None:
         """The process gives it a place with its text. Raises Overloaded."""
-        if utterance_id not in self._resting:
+        if placed.number not in self._resting:
             return
         assert self._info is not None
         if self.unready_reason is not None or self.num_placed >= self._info.max_utterances:
             reason = self.unready_reason or f"all {self._info.max_utterances} utterances of its process are in use"
             raise Overloaded(f"{reason}; try again shortly")
-        self._resting.discard(utterance_id)
+        self._resting.discard(placed.number)
 
-    def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        self._resting.discard(utterance_id)
-        self._channel.send(Command.PUSH, self._numbers[utterance_id], text.encode())
+    def push_text(self, placed: Placed, text: str) -> None:
+        placed.num_chars += len(text)
+        self._resting.discard(placed.number)
+        self.tell(placed, Command.PUSH, text.encode())
 
-    def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        self._channel.send(Command.FLUSH, self._numbers[utterance_id], flush_id.encode())
-
-    def end_text(self, utterance_id: UtteranceId) -> None:
-        self._channel.send(Command.END, self._numbers[utterance_id])
-
-    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+    def note_listener(self, placed: Placed, report: ListenerReport) -> None:
         if self._channel.is_full:
-            self._late_reports[utterance_id] = report
+            placed.late_report = report
         else:
-            self._channel.send(Command.NOTE, self._numbers[utterance_id], msgspec.json.encode(report))
+            self.tell(placed, Command.NOTE, msgspec.json.encode(report))
 
-    def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
-        self._channel.send(Command.CANCEL, self._numbers[utterance_id], msgspec.json.encode(played_ms))
+    def tell(self, placed: Placed, command: Command, body: bytes = b"") -> None:
+        self._channel.send(command, placed.number, body)
 
     # --- voices -----------------------------------------------------------------------------------------------
 
@@ -255,7 +222,6 @@ class Replica:
     def _take(self, kind: int, number: int, body: bytes) -> None:
         match told := Told(kind):
             case Told.READY:
-                self._vitals.start()
                 self._info = msgspec.json.decode(body, type=EngineInfo)
                 self.voices = {voice.name for voice in self._info.voices}
                 settle(self.ready, self._info)
@@ -268,7 +234,7 @@ class Replica:
                 self._progress.share(share.part, share.num_done, share.num_steps)
             case Told.STATE:
                 self.state = msgspec.json.decode(body, type=State)
-                self._vitals.hear(self.state.pulse)
+                self.num_states += 1
             case Told.ROOM:
                 self._told_room = unpack_room(body)
             case Told.ANSWER:
@@ -281,22 +247,22 @@ class Replica:
                 assert_never(told)
 
     def _take_event(self, kind: Told, number: int, body: bytes) -> None:
-        event = unpack_event(kind, self._utterances[number], body)
+        placed = self._utterances[number]
+        event = unpack_event(kind, placed.utterance_id, body)
+        if isinstance(event, AtRest):
+            if event.num_chars != placed.num_chars:
+                return  # text has come since
+            self._resting.add(number)
         if isinstance(event, Done | Cancelled | Failed):
-            self._forget(number)
+            del self._utterances[number]
+            self._resting.discard(number)
         self._publish(event)
 
-    def _forget(self, number: int) -> None:
-        utterance_id = self._utterances.pop(number)
-        del self._numbers[utterance_id]
-        self._resting.discard(utterance_id)
-        self._late_reports.pop(utterance_id, None)
-
     def _note_full(self, is_full: bool) -> None:
-        if not is_full:
-            late, self._late_reports = self._late_reports, {}
-            for utterance_id, report in late.items():
-                self.note_listener(utterance_id, report)
+        for placed in self._utterances.values():
+            if not is_full and (report := placed.late_report) is not None:
+                placed.late_report = None
+                self.note_listener(placed, report)
 
     def _lose(self) -> None:
         """All that it spoke fails, at once."""
@@ -306,11 +272,10 @@ class Replica:
             settle(question, ReplicaLost(_LOST))
         utterances = list(self._utterances.values())
         self._utterances.clear()
-        self._numbers.clear()
         self._resting.clear()
         self.num_failed = len(utterances)
-        for utterance_id in utterances:
-            self._publish(Failed(utterance_id, _LOST))
+        for placed in utterances:
+            self._publish(Failed(placed.utterance_id, _LOST))
 
 
 def settle(future: "asyncio.Future[_Result]", outcome: _Result | EngineError) -> None:

@@ -1,4 +1,4 @@
-"""Where an engine process runs, and how it is started: `launched` is a process of this machine."""
+"""Where an engine process runs, and how it is started there."""
 
 import socket
 import subprocess
@@ -12,46 +12,28 @@ _STDERR: Final = 2
 
 
 class EngineProcess(Protocol):
-    @property
-    def pid(self) -> int: ...
+    """What a front needs of `subprocess.Popen`; tests have others."""
+
+    pid: int
 
     def kill(self) -> None:
         """Nothing where it has ended."""
 
-    def wait(self, timeout_s: float) -> int | None:
-        """Its exit status; None: it goes on. From a thread of its own: it blocks."""
+    def wait(self, timeout: float) -> int:
+        """Its exit status. Blocks. Raises subprocess.TimeoutExpired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place for an engine process."""
-
     name: str
     launch: Callable[[socket.socket], EngineProcess]  # its end of the channel is its own copy; raises OSError; blocks
     greeting: bytes  # what the process needs to know
 
 
-class _Process:
-    """Implements EngineProcess."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-        self.pid = process.pid
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def wait(self, timeout_s: float) -> int | None:
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
-
-
 def launched(module: str, name: str, end: socket.socket, environment: Mapping[str, str]) -> EngineProcess:
     """`python -m MODULE NAME DESCRIPTOR`: the name is for people who look at processes. Raises OSError."""
     descriptor = end.fileno()
-    process = start_module(
+    return start_module(
         module,
         (name, str(descriptor)),
         environment=environment,
@@ -59,4 +41,3 @@ def launched(module: str, name: str, end: socket.socket, environment: Mapping[st
         stdin=subprocess.DEVNULL,
         stdout=_STDERR,  # our standard output is for what our user asked for
     )
-    return _Process(process)

@@ -16,7 +16,7 @@ import uvloop
 from voicegate.engine.interface import Engine
 from voicegate.engine.load.build import create_engine
 from voicegate.engine.load.progress import Progress
-from voicegate.engine.process.engine_service import EXIT_FAILED, FrontGone, serve_engine
+from voicegate.engine.process.child import EXIT_FAILED, FrontGone, serve_engine
 from voicegate.gateway.cli.replicas import EngineTask
 from voicegate.gateway.logs import configure_logs, get_logger
 

@@ -46,6 +46,8 @@ class Bar:
         num_cells = int(share * _BAR_CELLS)
         if not self._is_terminal or self._drawn == (part, num_cells):
             return
+        if self._drawn is not None and self._drawn[0] != part:
+            self.clear()
         self._drawn = (part, num_cells)
         bar = "#" * num_cells + "." * (_BAR_CELLS - num_cells)
         sys.stderr.write(f"\r{part} [{bar}] {share:4.0%}")

@@ -9,7 +9,7 @@ import torch
 from tests.contract.listener import Listener
 from tests.support.polling import until
 from voicegate.engine.interface import AudioFormat, Codec, Done, Failed, SpeakingMode
-from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process.front import RoutingEngine
 from voicegate.gateway.cli.replicas import sites_of
 from voicegate.gateway.config import GatewayConfig
 
@@ -31,11 +31,12 @@ async def test_each_gpu_speaks_and_one_that_was_killed_speaks_again() -> None:
         before = await spoken_by_each(listener, "before", num_gpus)
         assert len(set(before)) == 1
         (first, *_) = engine._serving
-        assert first.pid is not None
+        pid = engine._keepers[0].pid
+        assert pid is not None
         lost = listener.submit("lost", text=TEXT)
         while first.num_live == 0:
             await listener.next()
-        os.kill(first.pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
         assert isinstance(await listener.until_end(lost), Failed)
         await until(lambda: len(engine._serving) == num_gpus and first not in engine._serving, timeout_s=START_S)
         assert await spoken_by_each(listener, "after", num_gpus) == before

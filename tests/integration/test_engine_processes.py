@@ -15,8 +15,9 @@ from tests.contract.listener import Listener
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.interface import AudioReady, Cancelled, Done, EngineError, Failed
-from voicegate.engine.process import crew
-from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process import keeper
+from voicegate.engine.process.front import RoutingEngine
+from voicegate.engine.process.keeper import _Hangs
 from voicegate.engine.process.site import Site, launched
 
 MODULE = "tests.support.fake_engine_process"
@@ -29,7 +30,7 @@ def site(name: str, module: str = MODULE) -> Site:
 
 @pytest.fixture
 async def listener(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listener]:
-    monkeypatch.setattr(crew, "_LOOK_S", 0.1)
+    monkeypatch.setattr(keeper, "_LOOK_S", 0.1)
     engine = RoutingEngine([site("first"), site("second")], patience_s=PATIENCE_S)
     await engine.start()
     yield Listener(engine, timeout_s=PATIENCE_S)
@@ -37,7 +38,7 @@ async def listener(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listener]:
 
 
 def pids(engine: RoutingEngine) -> list[int]:
-    return [replica.pid for replica in engine._serving if replica.pid is not None]
+    return [each.pid for each in engine._keepers if each.serving is not None and each.pid is not None]
 
 
 async def until_whole(engine: RoutingEngine, *, num_lost: int) -> None:
@@ -58,9 +59,9 @@ async def test_one_that_is_killed_and_one_that_is_stopped(listener: Listener) ->
         os.kill(before[0], signal.SIGKILL)
         assert isinstance(await listener.until_end(first), Failed)
         await until_whole(engine, num_lost=1)
-        (stopped,) = [replica for replica in engine._serving if replica.pid == before[1]]
+        (stopped,) = [each for each in engine._keepers if each.pid == before[1]]
         os.kill(before[1], signal.SIGSTOP)
-        stopped._vitals._patience_looks = 5  # of the others a busy machine may hear nothing for longer
+        stopped._hangs = _Hangs(0.5)  # of the others a busy machine may hear nothing for longer
         assert isinstance(await listener.until_end(second), Failed)
         await until_whole(engine, num_lost=2)
     told = [(entry["event"], entry.get("exit_status")) for entry in logs if entry["log_level"] == "error"]
@@ -94,7 +95,8 @@ import asyncio, signal, sys
 import structlog
 from tests.contract.listener import Listener
 from tests.integration.test_engine_processes import pids, site
-from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process.front import RoutingEngine
+from voicegate.engine.process.keeper import _Hangs
 
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 

@@ -13,8 +13,8 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.interface import Done
-from voicegate.engine.process import crew
-from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process import keeper
+from voicegate.engine.process.front import RoutingEngine
 from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.voice import save_pace
 from voicegate.gateway.cli.replicas import sites_of
@@ -26,7 +26,7 @@ TEXT = "Hello there, it is very nice to meet you."
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "_LOOK_S", 0.1)
+    monkeypatch.setattr(keeper, "_LOOK_S", 0.1)
 
 
 @asynccontextmanager
@@ -44,8 +44,9 @@ async def serving(voices_dir: Path) -> AsyncIterator[RoutingEngine]:
 async def replaced(engine: RoutingEngine) -> None:
     """The process by another that serves."""
     (before,) = engine._serving
-    assert before.pid is not None
-    os.kill(before.pid, signal.SIGKILL)
+    pid = engine._keepers[0].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
     await until(lambda: engine._serving not in ([], [before]))
 
 

@@ -13,8 +13,8 @@ from tests.integration.test_engine_processes import pids, site
 from tests.soak.keeping import Keep
 from tests.support.polling import until
 from voicegate.engine.interface import EngineStopped, ListenerReport, Overloaded, UtteranceId
-from voicegate.engine.process import crew
-from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process import keeper
+from voicegate.engine.process.front import RoutingEngine
 
 pytestmark = pytest.mark.soak
 
@@ -64,7 +64,7 @@ class Crowd:
 
 
 async def test_whatever_is_killed_everybody_is_told_of_one_end(monkeypatch: pytest.MonkeyPatch, keep: Keep) -> None:
-    monkeypatch.setattr(crew, "_LOOK_S", 0.2)
+    monkeypatch.setattr(keeper, "_LOOK_S", 0.2)
     engine = RoutingEngine([site(f"place:{number}") for number in range(3)], patience_s=2.0)
     await engine.start()
     crowd = Crowd(engine, seed=1)

@@ -21,7 +21,7 @@ SOUND = np.random.default_rng(0).uniform(-0.3, 0.3, 40 * units.SAMPLES_PER_FRAME
 
 
 def children(pool: EncoderProcesses) -> list[EncoderChild]:
-    return [seat.child for seat in pool._seats]
+    return [held.child for held in pool._held]
 
 
 def kill(child: EncoderChild) -> None:

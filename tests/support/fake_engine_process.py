@@ -6,7 +6,7 @@ import socket
 import sys
 
 from voicegate.engine.fake.engine import FakeEngine, Script
-from voicegate.engine.process.engine_service import EXIT_FAILED, FrontGone, serve_engine
+from voicegate.engine.process.child import EXIT_FAILED, FrontGone, serve_engine
 
 # Slow enough to be interrupted, with little ahead.
 SCRIPT = Script(real_time_factor=0.2, max_lead_ms=60_000)

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import socket
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -10,11 +11,12 @@ import pytest
 
 from tests.contract.listener import Listener
 from tests.support.patience import PATIENCE_S
+from voicegate.engine import child_process
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import Engine
-from voicegate.engine.process import backoff, crew, engine_service
-from voicegate.engine.process.engine_service import EXIT_FAILED, FrontGone, serve_engine
-from voicegate.engine.process.routing import RoutingEngine
+from voicegate.engine.process import child, keeper
+from voicegate.engine.process.child import EXIT_FAILED, FrontGone, serve_engine
+from voicegate.engine.process.front import RoutingEngine
 from voicegate.engine.process.site import Site
 
 KILLED = -9
@@ -32,11 +34,11 @@ class LoopProcess:
     def kill(self) -> None:
         self._ended.cancel()
 
-    def wait(self, timeout_s: float) -> int | None:
+    def wait(self, timeout: float) -> int:  # as subprocess.Popen has it
         try:
-            return self._ended.result(timeout_s)
-        except TimeoutError:
-            return None
+            return self._ended.result(timeout)
+        except TimeoutError as error:
+            raise subprocess.TimeoutExpired("engine process", timeout) from error
         except concurrent.futures.CancelledError:
             return KILLED
 
@@ -119,6 +121,6 @@ def routed(listener: Listener) -> RoutedEngine:
 
 def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses, states and replacements come at once."""
-    monkeypatch.setattr(crew, "_LOOK_S", 0.02)
-    monkeypatch.setattr(engine_service, "_STATE_S", 0.005)
-    monkeypatch.setattr(backoff, "_MAX_DELAY_S", 0.0)
+    monkeypatch.setattr(keeper, "_LOOK_S", 0.02)
+    monkeypatch.setattr(child, "_STATE_S", 0.005)
+    monkeypatch.setattr(child_process, "_MAX_DELAY_S", 0.0)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from voicegate.engine.load.progress import Named
 from voicegate.gateway.cli.terminal import StartProgress
 
 
@@ -37,3 +38,15 @@ def test_a_bar_that_is_gone_when_the_part_is_done(monkeypatch: pytest.MonkeyPatc
     assert bars[15] == f"compiling kernels [{'#' * 15}{'.' * 15}]  50%"
     assert drawn[drawn.index(bars[-1]) + 1].startswith("\x1b[K")
     assert ("kernels compiled: 24.1 s" in drawn[-1]) is has_lines
+
+
+def test_a_shorter_bar_leaves_nothing_of_a_longer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several engines may start at once, each with its name before the part."""
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = StartProgress()
+    Named("cuda:10", progress).share("compiling kernels", 1, 2)
+    Named("cuda:9", progress).share("compiling kernels", 1, 2)
+    _, _, cleared, last = terminal.getvalue().split("\r")
+    assert cleared == "\x1b[K"
+    assert last.startswith("cuda:9: compiling kernels [")

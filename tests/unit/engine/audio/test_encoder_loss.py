@@ -13,20 +13,21 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.encoders import EXPECTED, NAME, OPUS, PATIENCE_S, SOUND, Speech, children, kill, spoken, until_whole
+from voicegate.engine import child_process
 from voicegate.engine.audio import encoder_child, encoder_pool
 from voicegate.engine.audio.encoder_child import EncoderChild
-from voicegate.engine.audio.encoder_pool import EncoderProcesses, Seat
+from voicegate.engine.audio.encoder_pool import EncoderProcesses
 from voicegate.engine.audio.encoder_wire import Operation, Status, read_frame, write_frame
 from voicegate.engine.audio.io_thread import IoThread
 from voicegate.engine.interface import Done, EngineError, Failed, Flushed
 
 
 @pytest.fixture(autouse=True)
-def ticks_pass_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replacement is due after ticks. A hundred pass in a second; a busy process is still no silent one."""
-    monkeypatch.setattr(encoder_pool, "_TICK_S", 0.01)
-    monkeypatch.setattr(encoder_child, "_PATIENCE_TICKS", 10**6)
-    monkeypatch.setattr(encoder_child, "_START_PATIENCE_TICKS", 10**6)
+def a_replacement_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy process is still no silent one."""
+    monkeypatch.setattr(child_process, "_MAX_DELAY_S", 0.0)
+    monkeypatch.setattr(encoder_child, "_PATIENCE_S", 10**6)
+    monkeypatch.setattr(encoder_child, "_START_PATIENCE_S", 10**6)
 
 
 class Starts:
@@ -229,43 +230,3 @@ def test_a_process_whose_engine_is_gone_before_it_could_answer_ends_without_a_wo
         write_frame(process.stdin, Operation.ENCODE, 0, 0, SOUND.tobytes())
         assert process.stderr.read() == b""
         assert process.wait(PATIENCE_S) == 1
-
-
-# --- when the next one is due -----------------------------------------------------------------------------
-
-
-class Life:
-    """Of a process, for a seat to look at."""
-
-    def __init__(self) -> None:
-        self.is_lost = False
-
-    def tick(self) -> None:
-        pass
-
-
-def delays_ticks(lives_ticks: list[int]) -> list[int]:
-    """Between the loss of a process that lived for so long and the next."""
-    life = Life()
-    seat = Seat(life)  # type: ignore[arg-type]
-    delays = []
-    for life_ticks in lives_ticks:
-        for _ in range(life_ticks):
-            seat.tick()
-            assert not seat.is_due
-        life.is_lost = True
-        delays.append(0)
-        while not seat.is_due:
-            seat.tick()
-            delays[-1] += 1
-        life = Life()
-        seat.fill(life)  # type: ignore[arg-type]
-    return delays
-
-
-def test_who_dies_young_again_and_again_is_replaced_later_and_later() -> None:
-    assert delays_ticks([0] * 9) == [0, 1, 2, 4, 8, 16, 30, 30, 30]
-
-
-def test_a_long_life_is_followed_by_another_at_once() -> None:
-    assert delays_ticks([5, 5, 59, 60, 5, 1000, 0, 0]) == [0, 1, 2, 0, 1, 0, 1, 2]

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 from structlog.testing import capture_logs
@@ -37,8 +38,9 @@ def test_a_process_that_answers_nothing_for_long_is_killed_and_replaced(two: Enc
     os.kill(child.pid, signal.SIGSTOP)
     with capture_logs() as logs:
         stopped.outlet.send_audio(SOUND)
-        for _ in range(encoder_child._PATIENCE_TICKS + 1):
-            child.tick()
+        start_s = time.monotonic()
+        for num_looks in range(round(encoder_child._PATIENCE_S) + 1):
+            child.look(start_s + num_looks)
         assert isinstance(stopped.end(), Failed)
         until_whole(two, num_lost=1)
     assert "encoder_process_hangs" in [entry["event"] for entry in logs]
@@ -51,15 +53,16 @@ def test_a_process_that_is_asked_nothing_may_be_silent_for_ever(one: EncoderProc
     speech = Speech(one)
     start = units.SAMPLES_PER_FRAME
     speech.say(slice(0, start))
-    for _ in range(100):
-        children(one)[0].tick()
+    start_s = time.monotonic()
+    for num_looks in range(100):
+        children(one)[0].look(start_s + num_looks)
     speech.outlet.send_audio(SOUND[start:])
     assert isinstance(speech.finish(), Done)
     assert speech.packets == EXPECTED
 
 
 def test_a_process_that_does_not_read_holds_up_no_other(two: EncoderProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoder_child, "_PATIENCE_TICKS", 10**6)  # however long the other takes on a busy machine
+    monkeypatch.setattr(encoder_child, "_PATIENCE_S", 10**6)  # however long the other takes on a busy machine
     num_times = 25
     stopped = Speech(two)
     child = children(two)[0]

@@ -26,8 +26,8 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.load.progress import Progress
-from voicegate.engine.process import channel, latecomers
-from voicegate.engine.process.engine_service import EXIT_FAILED, EXIT_OK, FrontGone, serve_engine
+from voicegate.engine.process import channel, commands
+from voicegate.engine.process.child import EXIT_FAILED, EXIT_OK, FrontGone, serve_engine
 from voicegate.engine.process.wire import Command, Frames, Share, Submission, Told, frame, unpack_event
 
 ID = UtteranceId("u")
@@ -249,7 +249,7 @@ async def test_who_comes_when_there_is_no_room_any_more_waits_for_a_moment() -> 
 
 
 async def test_who_waits_for_too_long_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latecomers, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(commands, "_PATIENCE_S", 0.0)
     async with serving(Filling()) as front:
         await front.send(Command.SUBMIT, 0, submission("first"))
         await front.send(Command.SUBMIT, 1, submission("second"))

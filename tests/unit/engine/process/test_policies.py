@@ -1,10 +1,11 @@
 """Where newcomers go, when a process hangs, and when the next one is started: all pure."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+from voicegate.engine.child_process import Backoff
 from voicegate.engine.placement import Load, choose
-from voicegate.engine.process.backoff import Backoff
-from voicegate.engine.process.vitals import START_PATIENCE_LOOKS, Vitals
+from voicegate.engine.process.keeper import _LOOK_S, _Hangs
+from voicegate.engine.process.wire import State
 
 FREE = Load(room=100, num_placed=0, max_live=100, num_blocks_free=500.0, max_blocks=500.0)
 
@@ -58,35 +59,36 @@ def test_an_engine_that_tells_nothing_of_its_memory_is_known_by_its_places() -> 
 # --- hangs ------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class Told:
+    """Of a process, as a Replica has it."""
+
+    num_states: int = 0
+    state: State = field(default_factory=State)
+
+
+def troubles(told: Told, num_looks: int) -> list[str | None]:
+    hangs = _Hangs(3.0)
+    return [hangs.look(told, look * _LOOK_S) for look in range(1, num_looks + 1)]  # type: ignore[arg-type]
+
+
 def test_who_works_and_who_has_nothing_to_do_may_go_on_for_ever() -> None:
-    vitals = Vitals(3)
-    vitals.start()
-    for pulse in [*range(100), *[None] * 100]:
-        vitals.hear(pulse)
-        assert vitals.look() is None
+    hangs = _Hangs(3.0)
+    for look, pulse in enumerate([*range(100), *[None] * 100]):
+        assert hangs.look(Told(look, State(pulse)), look * _LOOK_S) is None  # type: ignore[arg-type]
 
 
-def test_one_that_tells_nothing_is_found_out() -> None:
-    vitals = Vitals(3)
-    vitals.start()
-    vitals.hear(None)
-    assert [vitals.look() for _ in range(4)] == [None, None, None, "it does not answer"]
+def test_one_that_tells_nothing_is_found_out_after_its_time() -> None:
+    told = troubles(Told(), 20)
+    first = told.index("it does not answer")
+    assert set(told[:first]) == {None}
+    assert 3.0 <= first * _LOOK_S <= 3.0 + 2 * _LOOK_S, "what it told may be as old as the look before the first"
 
 
 def test_one_that_gets_nothing_done_is_found_out() -> None:
-    vitals = Vitals(3)
-    vitals.start()
-    told = []
-    for _ in range(4):
-        vitals.hear(7)
-        told.append(vitals.look())
-    assert told == [None, None, None, "it gets nothing done"]
-
-
-def test_one_that_loads_may_be_silent_for_longer() -> None:
-    vitals = Vitals(3)
-    assert {vitals.look() for _ in range(START_PATIENCE_LOOKS)} == {None}
-    assert vitals.look() == "it does not answer"
+    hangs = _Hangs(3.0)
+    told = [hangs.look(Told(look, State(7)), look * _LOOK_S) for look in range(1, 20)]  # type: ignore[arg-type]
+    assert 3.0 <= told.index("it gets nothing done") * _LOOK_S <= 3.0 + 2 * _LOOK_S
 
 
 # --- the next one -----------------------------------------------------------------------------------------

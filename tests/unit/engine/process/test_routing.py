@@ -11,12 +11,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from tests.contract.listener import Listener
 from tests.support.polling import until
 from tests.support.replicas import KILLED, RoutedEngine, hasten, routed, running
+from voicegate.engine import child_process
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
@@ -38,7 +40,8 @@ from voicegate.engine.interface import (
     VoiceInfo,
     VoiceRefused,
 )
-from voicegate.engine.process import backoff, routing
+from voicegate.engine.process import front
+from voicegate.engine.process.wire import Told
 
 RECORDING = b"RIFF"
 TALK = "One two three, four five six. "
@@ -73,7 +76,9 @@ async def test_a_process_speaks_whom_it_has_a_place_for_and_no_others() -> None:
         assert engine.stats().gauges["replica_utterances"] == 0
         engine.push_text(utterance, " there ")
         assert engine.stats().gauges["replica_utterances"] == 1
-        engine._publish(AtRest(utterance, len("hello")))
+        placed = engine._live[utterance]
+        crossed = msgspec.json.encode(AtRest(utterance, len("hello")))
+        placed.replica._take(Told.AT_REST, placed.number, crossed)
         assert engine.stats().gauges["replica_utterances"] == 1, "text has crossed it"
         engine.end_text(utterance)
         assert isinstance(await listener.until_end(utterance), Done)
@@ -117,7 +122,7 @@ async def test_libopus_is_loaded_before_anybody_is_let_in(monkeypatch: pytest.Mo
         loaded_in.append(threading.current_thread())
         return pre_skip_48k(audio)
 
-    monkeypatch.setattr(routing, "pre_skip_48k", load)
+    monkeypatch.setattr(front, "pre_skip_48k", load)
     async with running(FakeEngine):
         (thread,) = loaded_in
     assert thread is not threading.current_thread()
@@ -173,7 +178,7 @@ async def test_all_are_lost_and_nobody_is_let_in_until_there_are_others() -> Non
 
 async def test_a_process_that_dies_at_every_start_takes_nobody_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     delays_s = itertools.chain([0.0], itertools.repeat(3600.0))
-    monkeypatch.setattr(backoff.Backoff, "delay_s", lambda _self, _served_s: next(delays_s))
+    monkeypatch.setattr(child_process.Backoff, "delay_s", lambda _self, _served_s: next(delays_s))
     engines = iter([FakeEngine(), Dying()])
     async with running(lambda: next(engines), FakeEngine) as listener:
         engine = routed(listener)

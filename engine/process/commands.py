@@ -1,8 +1,8 @@
-"""What a front says to an engine process, carried out with its engine; the numbers by which both know utterances."""
+"""Commands of a front, carried out with the engine of this process; the numbers by which both know utterances."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 import msgspec
@@ -25,7 +25,6 @@ from voicegate.engine.interface import (
     VoiceInfo,
 )
 from voicegate.engine.process.channel import Channel
-from voicegate.engine.process.latecomers import Latecomer, Latecomers
 from voicegate.engine.process.wire import (
     Answer,
     Command,
@@ -38,13 +37,25 @@ from voicegate.engine.process.wire import (
 
 log = structlog.get_logger()
 
-# Between two questions whether there is room for latecomers.
+# For how long an utterance waits here for room that was there a millisecond ago, when its front placed it: as long as a
+# clause takes at most. Higher keeps a client waiting who might be served elsewhere; lower fails more of them.
+_PATIENCE_S: Final = 2.0
+# Between two questions whether there is room for them.
 _ASK_AGAIN_S: Final = 0.02
 _SUBMISSION: Final = msgspec.json.Decoder(Submission)
 _OF_UTTERANCES: Final = frozenset({Command.PUSH, Command.FLUSH, Command.END, Command.NOTE, Command.CANCEL})
 
 
-class Orders:
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """An utterance that came when the room for it was gone."""
+
+    request: UtteranceRequest
+    until_s: float
+    said: list[tuple[Command, bytes]] = field(default_factory=list)  # to it, meanwhile
+
+
+class Commands:
     def __init__(self, engine: Engine, channel: Channel, *, on_room: Callable[[], None]) -> None:
         """`on_room` is told when there may be more room, or less."""
         self._engine = engine
@@ -52,7 +63,7 @@ class Orders:
         self._on_room = on_room
         self._loop = asyncio.get_running_loop()
         self.num_seen = 0  # utterances that were submitted here
-        self._latecomers = Latecomers()
+        self._waiting: dict[int, _Waiting] = {}  # by number, in the order in which they came
         self._utterances: dict[int, UtteranceId] = {}
         self._numbers: dict[UtteranceId, int] = {}
         self._reports: dict[UtteranceId, ListenerReport] = {}
@@ -62,7 +73,7 @@ class Orders:
 
     @property
     def room(self) -> int:
-        return 0 if self._latecomers else self._engine.room
+        return 0 if self._waiting else self._engine.room
 
     def tell(self, event: EngineEvent) -> None:
         """The front, of what the engine has made."""
@@ -84,8 +95,13 @@ class Orders:
             self._engine.note_listener(utterance_id, replace(last, played_ms=None, is_playing=is_playing))
 
     def carry_out(self, command: Command, number: int, body: bytes) -> None:
-        if command in _OF_UTTERANCES and (latecomer := self._latecomers.get(number)) is not None:
-            self._keep(latecomer, command, body)
+        if command in _OF_UTTERANCES and (waiting := self._waiting.get(number)) is not None:
+            if command is Command.CANCEL:
+                del self._waiting[number]
+                text = b"".join(body for said, body in waiting.said if said is Command.PUSH).decode()
+                self.tell(Cancelled(waiting.request.utterance_id, 0, 0, "", text))
+            else:
+                waiting.said.append((command, body))
             return
         engine = self._engine
         utterance_id = self._utterances.get(number, UtteranceId(""))  # it may have ended: then calls are nothing
@@ -134,10 +150,10 @@ class Orders:
         self._numbers[request.utterance_id] = number
         self.num_seen += 1
         self._on_room()
-        if self._latecomers or not self._take_in(request, may_wait=True):
-            if not self._latecomers:
-                self._loop.call_later(_ASK_AGAIN_S, self._admit_latecomers)
-            self._latecomers.add(number, request, self._loop.time())
+        if self._waiting or not self._take_in(request, may_wait=True):
+            if not self._waiting:
+                self._loop.call_later(_ASK_AGAIN_S, self._take_in_waiting)
+            self._waiting[number] = _Waiting(request, self._loop.time() + _PATIENCE_S)
 
     def _take_in(self, request: UtteranceRequest, *, may_wait: bool) -> bool:
         """True: it is the engine's, or has failed. False: there is no room, and it may wait."""
@@ -156,24 +172,17 @@ class Orders:
             self._engine.note_listener(request.utterance_id, ListenerReport(is_playing=False))
         return True
 
-    def _keep(self, latecomer: Latecomer, command: Command, body: bytes) -> None:
-        if command is Command.CANCEL:
-            self._latecomers.leave(latecomer)
-            self.tell(latecomer.cancelled)
-        else:
-            latecomer.said.append((command, body))
-
-    def _admit_latecomers(self) -> None:
+    def _take_in_waiting(self) -> None:
         """In turn, until there is no room; those whose time is over fail."""
-        for latecomer in self._latecomers:
-            if not self._take_in(latecomer.request, may_wait=self._loop.time() < latecomer.until_s):
+        for number, waiting in list(self._waiting.items()):
+            if not self._take_in(waiting.request, may_wait=self._loop.time() < waiting.until_s):
                 break
-            self._latecomers.leave(latecomer)
+            del self._waiting[number]
             self._on_room()
-            for command, body in latecomer.said:
-                self.carry_out(command, latecomer.number, body)
-        if self._latecomers:
-            self._loop.call_later(_ASK_AGAIN_S, self._admit_latecomers)
+            for command, body in waiting.said:
+                self.carry_out(command, number, body)
+        if self._waiting:
+            self._loop.call_later(_ASK_AGAIN_S, self._take_in_waiting)
 
     def _note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
         if utterance_id in self._numbers:

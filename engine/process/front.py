@@ -6,13 +6,14 @@ What it gives back is what the processes tell; it must not know what an engine i
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 
+import msgspec
 import structlog
 
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.core.requests import check_request
 from voicegate.engine.interface import (
-    AtRest,
     AudioFormat,
     Cancelled,
     Done,
@@ -31,21 +32,26 @@ from voicegate.engine.interface import (
     check_new_voice,
     check_removable,
 )
-from voicegate.engine.load.progress import SILENT, Progress
+from voicegate.engine.load.progress import SILENT, Named, Progress
 from voicegate.engine.named_places import NamedPlaces
 from voicegate.engine.placement import choose
-from voicegate.engine.process.crew import Crew
-from voicegate.engine.process.replica import Replica, settle
-from voicegate.engine.process.seat import total
-from voicegate.engine.process.shared_voices import SharedVoices
+from voicegate.engine.process.keeper import Keeper, total
+from voicegate.engine.process.replica import Placed, Replica, StartRefused, settle
 from voicegate.engine.process.site import Site
-from voicegate.engine.process.wire import NewVoice
+from voicegate.engine.process.voices import SharedVoices
+from voicegate.engine.process.wire import Command, NewVoice
 
 log = structlog.get_logger()
 
+# Of what processes tell: each has room of its own, chooses its flow and its vocoder by its own measurement, and finds
+# the voices that are there when it starts, whose first may be the default. The front names the one that it began with.
+_MAY_DIFFER: Final = ("voices", "default_voice", "max_utterances", "flow", "vocoder")
+# For the processes to fail what they speak, and end. Higher -> the end waits longer for one that hangs.
+_CLOSE_S: Final = 10.0
+
 
 class RoutingEngine:
-    """`engine.interface.Engine` over processes that `sites` launch, one in each.
+    """`engine.interface.Engine` over processes, one in each of `sites`.
 
     A process that is lost fails its own utterances and is replaced; one that hangs for `patience_s` is killed.
     """
@@ -56,8 +62,9 @@ class RoutingEngine:
         self._on_progress = on_progress
         self._voices = SharedVoices()
         self._voice_changes = NamedPlaces()
-        self._crew: Crew | None = None
-        self._live: dict[UtteranceId, tuple[Replica, int]] = {}  # and how much text each was given
+        self._keepers: list[Keeper] = []
+        self._live: dict[UtteranceId, Placed] = {}
+        self._first_info: EngineInfo | None = None  # of the process that was ready first; its voices are not asked for
         self._info: EngineInfo | None = None  # as it was told last
         self._events: asyncio.Queue[EngineEvent | None] = asyncio.Queue()
         self._stop_reason: str | None = "the engine has not been started"
@@ -68,12 +75,15 @@ class RoutingEngine:
 
     @property
     def info(self) -> EngineInfo:
-        if self._crew is None or self._crew.info is None:
+        first = self._first_info
+        if first is None:
             raise EngineStopped(self._stop_reason or "the engine is still starting")
-        voices, clones, max_utterances = self._voices.infos, self._voices.clones, self._crew.max_utterances
+        voices, clones = self._voices.infos, self._voices.clones
+        # Where no process was ready yet it is taken to be as the first.
+        max_utterances = sum(keeper.max_utterances or first.max_utterances for keeper in self._keepers)
         known = self._info  # asked for with each message
         if known is None or (known.voices, known.clones, known.max_utterances) != (voices, clones, max_utterances):
-            known = dataclasses.replace(self._crew.info, voices=voices, clones=clones, max_utterances=max_utterances)
+            known = dataclasses.replace(first, voices=voices, clones=clones, max_utterances=max_utterances)
             self._info = known
         return known
 
@@ -81,8 +91,7 @@ class RoutingEngine:
     def unready_reason(self) -> str | None:
         if self._stop_reason is not None:
             return self._stop_reason
-        serving = self._serving
-        reasons = dict.fromkeys(replica.unready_reason for replica in serving)
+        reasons = dict.fromkeys(replica.unready_reason for replica in self._serving)
         if None in reasons:
             return None
         return "; ".join(filter(None, reasons)) or "no engine process is running; they are being replaced"
@@ -94,27 +103,31 @@ class RoutingEngine:
     @property
     def pulse(self) -> int | None:
         """Processes that hang are looked for here, and killed: while that goes on, the whole does not hang."""
-        if self._crew is None or self._stop_reason is not None or not self._live:
+        if self._stop_reason is not None or not self._live:
             return None
-        return self._crew.num_looks
+        return sum(keeper.num_looks for keeper in self._keepers)
 
     def stats(self) -> EngineStats:
-        """The sums of all, and each process's place's own: `replicas_lost`, `replica_ready` and others beside them."""
-        return total({} if self._crew is None else self._crew.stats)
+        """The sums of all, and each site's own: `replicas_lost`, `replica_ready` and others beside them."""
+        return total({keeper.name: keeper.stats for keeper in self._keepers})
 
     async def start(self) -> None:
         # Loads libopus, for which a program is run: the first utterance's request would have all sockets wait for it.
         await asyncio.to_thread(pre_skip_48k, AudioFormat())
         loop = asyncio.get_running_loop()
-        self._crew = Crew(
-            self._sites,
-            patience_s=self._patience_s,
-            voices=self._voices,
-            publish=self._publish,
-            on_progress=self._on_progress,
-        )
+        self._keepers = [
+            Keeper(
+                site,
+                patience_s=self._patience_s,
+                publish=self._publish,
+                voices=self._voices,
+                admit=self._admit,
+                progress=Named(site.name, self._on_progress),
+            )
+            for site in self._sites
+        ]
         started: asyncio.Future[EngineError | None] = loop.create_future()
-        self._running = loop.create_task(self._run(self._crew, started))
+        self._running = loop.create_task(self._run(started))
         error = await started
         if error is not None:
             await self.close()
@@ -125,11 +138,18 @@ class RoutingEngine:
         self._stop_reason = None
 
     async def close(self) -> None:
+        """Returns when no process is left."""
         running, self._running = self._running, None
-        if running is not None and self._crew is not None:
-            self._stop_reason = "the engine was closed"
-            await self._crew.end(running)
-            self._stop(self._stop_reason)
+        if running is None:
+            return
+        self._stop_reason = "the engine was closed"
+        for keeper in self._keepers:
+            keeper.end()
+        await asyncio.wait({running}, timeout=_CLOSE_S)
+        for keeper in self._keepers:
+            keeper.kill("it does not end")
+        await running
+        self._stop(self._stop_reason)
 
     def submit(self, request: UtteranceRequest) -> None:
         info = self._running_info()
@@ -146,36 +166,34 @@ class RoutingEngine:
                     f"no engine process that has the voice {request.voice} has room; try again shortly"
                 )
             raise Overloaded("no engine process has room; try again shortly")
-        self._live[request.utterance_id] = (able[chosen], 0)
-        able[chosen].submit(request)
+        self._live[request.utterance_id] = able[chosen].submit(request)
 
     def readmit(self, utterance_id: UtteranceId) -> None:
-        if (live := self._live.get(utterance_id)) is not None:
-            live[0].readmit(utterance_id)
+        if (placed := self._live.get(utterance_id)) is not None:
+            placed.replica.readmit(placed)
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        if (live := self._live.get(utterance_id)) is None or not text:
-            return
-        replica, num_before = live
-        self._live[utterance_id] = (replica, num_before + len(text))
-        if num_before <= self._max_text_chars:  # what waits for the process is bounded by what an utterance takes
-            replica.push_text(utterance_id, text)
+        placed = self._live.get(utterance_id)
+        # What waits for the process is bounded by what an utterance takes.
+        if placed is not None and text and placed.num_chars <= self._max_text_chars:
+            placed.replica.push_text(placed, text)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        if (live := self._live.get(utterance_id)) is not None:
-            live[0].flush_text(utterance_id, flush_id)
+        self._tell(utterance_id, Command.FLUSH, flush_id.encode())
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        if (live := self._live.get(utterance_id)) is not None:
-            live[0].end_text(utterance_id)
-
-    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
-        if (live := self._live.get(utterance_id)) is not None:
-            live[0].note_listener(utterance_id, report)
+        self._tell(utterance_id, Command.END)
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
-        if (live := self._live.get(utterance_id)) is not None:
-            live[0].cancel(utterance_id, played_ms)
+        self._tell(utterance_id, Command.CANCEL, msgspec.json.encode(played_ms))
+
+    def _tell(self, utterance_id: UtteranceId, command: Command, body: bytes = b"") -> None:
+        if (placed := self._live.get(utterance_id)) is not None:
+            placed.replica.tell(placed, command, body)
+
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        if (placed := self._live.get(utterance_id)) is not None:
+            placed.replica.note_listener(placed, report)
 
     async def add_voice(
         self,
@@ -206,19 +224,56 @@ class RoutingEngine:
 
     # --- processes --------------------------------------------------------------------------------------------
 
-    async def _run(self, crew: Crew, started: "asyncio.Future[EngineError | None]") -> None:
-        """The root of all tasks here."""
+    async def _run(self, started: "asyncio.Future[EngineError | None]") -> None:
+        """The root of all tasks here. `started` is told when all have had their chance: why none serves, or None."""
         try:
-            await crew.run(started)
+            async with asyncio.TaskGroup() as tasks:
+                error = await self._start_all(tasks)
+                if not started.done():
+                    started.set_result(error)
         except Exception:  # also what would end the front without a word
             log.exception("engine_died")
             reason = "the engine died; see the log"
             settle(started, EngineError(reason))
             self._stop(reason)
+        finally:
+            for keeper in self._keepers:
+                keeper.kill()
+
+    async def _start_all(self, tasks: asyncio.TaskGroup) -> EngineError | None:
+        """The first alone: what it compiles the others find. What does not fit is told at once, of any of them.
+
+        One that merely dies is left out, and tried again. Returns why none serves.
+        """
+        waiting = list(self._keepers)
+        while waiting and not self._serving:
+            keeper = waiting.pop(0)
+            tasks.create_task(keeper.keep())
+            if isinstance(error := await keeper.first_outcome, StartRefused):
+                return error
+        for keeper in waiting:
+            tasks.create_task(keeper.keep())
+        for keeper in waiting:
+            if isinstance(error := await keeper.first_outcome, StartRefused):
+                return error
+        return None if self._serving else EngineError("no engine process has started; see the log, and what they wrote")
 
     @property
     def _serving(self) -> list[Replica]:
-        return [] if self._crew is None else self._crew.serving
+        return [replica for keeper in self._keepers if (replica := keeper.serving) is not None]
+
+    def _admit(self, info: EngineInfo) -> str | None:
+        """What of a process is not as of the first: its files may have been exchanged meanwhile."""
+        first = self._first_info
+        if first is None:
+            self._first_info = info
+            self._voices.begin(info)
+            return None
+        for field in dataclasses.fields(EngineInfo):
+            ours, theirs = getattr(first, field.name), getattr(info, field.name)
+            if field.name not in _MAY_DIFFER and ours != theirs:
+                return f"{field.name} is {theirs!r}, and was {ours!r}"
+        return None
 
     def _running_info(self) -> EngineInfo:
         if self._stop_reason is not None:
@@ -226,11 +281,8 @@ class RoutingEngine:
         return self.info
 
     def _publish(self, event: EngineEvent) -> None:
-        if isinstance(event, AtRest):
-            live = self._live.get(event.utterance_id)
-            if live is None or live[1] != event.num_chars:
-                return  # it has ended, or text has come since
-            live[0].rest(event.utterance_id)
+        if event.utterance_id not in self._live:
+            return  # it was given up with all others
         if isinstance(event, Done | Cancelled | Failed):
             self._live.pop(event.utterance_id, None)
         self._events.put_nowait(event)

@@ -14,7 +14,7 @@ import msgspec
 from voicegate.engine.interface import Engine, EngineError, EngineStopped
 from voicegate.engine.load.progress import Progress
 from voicegate.engine.process.channel import Channel
-from voicegate.engine.process.orders import Orders
+from voicegate.engine.process.commands import Commands
 from voicegate.engine.process.wire import Command, Share, State, Told, pack_room, pack_state
 
 # Between two states. Higher makes what the front knows of memory and queue older; lower takes the process more time.
@@ -32,7 +32,7 @@ class FrontGone(Exception):
 
 async def serve_engine(end: socket.socket, make_engine: MakeEngine) -> int:
     """Returns the exit status. Raises FrontGone; what goes wrong but EngineError, as an ExceptionGroup."""
-    service = EngineService(make_engine)
+    service = _Child(make_engine)
     await service.channel.open(end)
     running = asyncio.create_task(service.run())
     gone = asyncio.create_task(service.front_gone.wait())
@@ -50,14 +50,14 @@ async def serve_engine(end: socket.socket, make_engine: MakeEngine) -> int:
         gone.cancel()
 
 
-class EngineService:
+class _Child:
     def __init__(self, make_engine: MakeEngine) -> None:
         self._make_engine = make_engine
         self._loop = asyncio.get_running_loop()
         self.front_gone = asyncio.Event()
         self.channel = Channel(self._take, on_end=self.front_gone.set, on_full=self._note_full)
         self._greeting: asyncio.Future[bytes] = self._loop.create_future()
-        self._orders: Orders | None = None  # once the engine runs
+        self._commands: Commands | None = None  # once the engine runs
         self._is_closing = False
         self._told_room: tuple[int, int] | None = None
         self._is_room_due = False
@@ -69,10 +69,10 @@ class EngineService:
             telling = tasks.create_task(self._tell_states(engine))
             has_started = await self._start(engine)
             if has_started:
-                self._orders = Orders(engine, self.channel, on_room=self._note_room)
+                self._commands = Commands(engine, self.channel, on_room=self._note_room)
                 self._tell_state(engine)
                 self.channel.send(Told.READY, 0, msgspec.json.encode(engine.info))
-                await self._tell_events(engine, self._orders)
+                await self._tell_events(engine, self._commands)
             telling.cancel()
         await engine.close()
         return EXIT_OK if self._is_closing else EXIT_FAILED
@@ -87,14 +87,14 @@ class EngineService:
 
     # --- to the front -----------------------------------------------------------------------------------------
 
-    async def _tell_events(self, engine: Engine, orders: Orders) -> None:
+    async def _tell_events(self, engine: Engine, commands: Commands) -> None:
         while True:
             await self.channel.writable.wait()
             try:
                 event = await engine.next_event()
             except EngineStopped:
                 return
-            orders.tell(event)
+            commands.tell(event)
 
     async def _tell_states(self, engine: Engine) -> None:
         """Also while it loads: signs of life."""
@@ -116,9 +116,9 @@ class EngineService:
 
     def _tell_room(self) -> None:
         self._is_room_due = False
-        if self._orders is None:
+        if self._commands is None:
             return
-        room = (self._orders.num_seen, self._orders.room)
+        room = (self._commands.num_seen, self._commands.room)
         if room != self._told_room:
             self._told_room = room
             self.channel.send(Told.ROOM, 0, pack_room(*room))
@@ -130,13 +130,13 @@ class EngineService:
         if command is Command.GREETING:
             self._greeting.set_result(body)
             return
-        assert self._orders is not None, "a front speaks to an engine that is ready"
+        assert self._commands is not None, "a front speaks to an engine that is ready"
         self._is_closing |= command is Command.CLOSE
-        self._orders.carry_out(command, number, body)
+        self._commands.carry_out(command, number, body)
 
     def _note_full(self, is_full: bool) -> None:
-        if self._orders is not None:
-            self._orders.hold(is_full)
+        if self._commands is not None:
+            self._commands.hold(is_full)
 
 
 class ToldProgress:
