@@ -1,5 +1,5 @@
 # The gateway: --target cpu (the default: small, the tiny model), gpu (our runner on CUDA), tensorrt-llm (NVIDIA's, for
-# --llm-backend tensorrt-llm). Not built in CI (no container engine there): see docs/operations.md, "Container".
+# --llm-backend tensorrt-llm). Not built in CI (no container engine there): see docs/operations/deploying.md, "Container".
 # What changes seldom stands below what changes often: an edit of our code installs our wheels again, and nothing else.
 # For builds that can be repeated give digests: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:...
 ARG PYTHON_IMAGE=python:3.12-slim

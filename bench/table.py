@@ -145,7 +145,7 @@ def _socket_table(run: dict[str, Any], beginning: str, *, docs: str) -> list[str
     lines = [
         f"{beginning}hrough sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, {_commit(run)}; "
         f"{len(run['voices'])} voices; first audio counts from the first text sent; C50, C100: of a player without a "
-        f"prebuffer, longest gap: of one with {PREBUFFER_MS} ms ([what the loads are]({docs}operations.md#measuring)).",
+        f"prebuffer, longest gap: of one with {PREBUFFER_MS} ms ([what the loads are]({docs}operations/measuring.md)).",
         "",
         "| load | live | turns | first audio p50 / p95 / p99 | C50 / C100 | longest gap | lost | event loop, engine "
         "| power |",

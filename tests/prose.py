@@ -27,15 +27,14 @@ MOST_DECISIONS, WORDS_OF_DECISIONS = 25, 20_000
 NOT_YET = (
     *("CHANGELOG.md", "README.md", "clients/browser/README.md", "clients/examples/README.md", "docs/architecture.md"),
     *("docs/compatibility.md", "docs/glossary.md", "docs/languages.md", "docs/measured.md", "docs/models.md"),
-    *("docs/operations.md", "docs/protocol.md", "models/tiny/RECIPE.md", "models/tiny/training/README.md"),
+    *("docs/protocol.md", "models/tiny/RECIPE.md", "models/tiny/training/README.md"),
     *(f"{folder}/" for folder in SOURCES),
 )
 BEGINNINGS = re.compile(r"(?:Of|Who|Whoever|What|The same|That)\b(?!-)")
 # Behind one of these is a place; anything else is most often a time.
 _PLACES = "proxy|proxies|balancers?|front|seams?|address|door|NAT|TLS|firewall|gateway|interface|nginx|HAProxy|it"
-WORDS = re.compile(
-    rf"\b(?:nobody|whoever|there is none|that there is not|behind(?! (?:\S+ ){{0,3}}(?:{_PLACES})\b))\b", re.IGNORECASE
-)
+_BEHIND = rf"(?<!left )behind(?! (?:\S+ ){{0,3}}(?:{_PLACES})\b)"
+WORDS = re.compile(rf"\b(?:nobody|whoever|there is none|that there is not|{_BEHIND})\b", re.IGNORECASE)
 # A number and its unit are one word, whose stop ends a sentence.
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:[mu]?s|dB|k?Hz|[kKMG]i?B|GHz|tokens/s|words/s)\b))")
 _OTHERS = re.compile(r"node_modules|/vendor/|/\.")

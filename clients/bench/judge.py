@@ -1,4 +1,4 @@
-"""Figures from what listeners saw. Pure. The definitions: docs/operations.md, "Measuring".
+"""Figures from what listeners saw. Pure. The definitions: docs/operations/measuring.md.
 
 A cut-off turn counts with what had been waited by then; slow readers are told of apart, because their own reading is
 what they wait for.

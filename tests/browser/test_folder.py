@@ -1,4 +1,4 @@
-"""The page and the Python client in a folder of a site, behind nginx and Caddy as docs/operations.md has them."""
+"""The page and the Python client in a folder of a site, behind nginx and Caddy as in docs/operations/security.md."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ Proxy = Callable[[str, Path], contextlib.AbstractAsyncContextManager[str]]
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-DOCUMENT = Path(__file__).parents[2] / "docs/operations.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/operations/security.md"
 
 
 def configuration(language: str, gateway: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_documents import ROOT, is_there
+from tests.unit.test_documents import PAGES, ROOT, is_there, operations
 from voicegate.gateway.cli import main
 from voicegate.gateway.config import ConfigField, config_fields
 
@@ -20,8 +20,8 @@ DOCUMENTS = [
     ROOT / "models/tiny/RECIPE.md",
 ]
 # Where an operator reads of settings.
-FOR_OPERATORS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OPERATIONS = (ROOT / "docs/operations.md").read_text()
+FOR_OPERATORS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *PAGES[1:]]
+OPERATIONS = operations()
 SETTINGS = {setting.flag: setting for setting in config_fields()}
 # Of programs beside ours in the same lines.
 NOT_OURS = {"--build-arg", "--cpus", "--stop-timeout", "--target"}

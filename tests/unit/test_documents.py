@@ -17,6 +17,15 @@ FILES = {
 _PATH = re.compile(r"`([a-z_0-9]+(?:/[a-z_0-9]+)*(?:\.py|/))`")
 
 
+# For operators.
+PAGES = [ROOT / "docs/operations.md", *sorted((ROOT / "docs/operations").glob("*.md"))]
+
+
+def operations() -> str:
+    """All pages for operators."""
+    return "\n".join(page.read_text() for page in PAGES)
+
+
 def is_there(named: str) -> bool:
     """A file by the end of its path, a folder by any of its files."""
     if named.endswith("/"):
@@ -48,3 +57,9 @@ def test_the_glossary_explains_no_word_twice() -> None:
     words = Counter(word for row in rows for word in row.split("**")[1::2])
     assert len(words) > 80
     assert [word for word, number in words.items() if number > 1] == []
+
+
+def test_no_page_for_operators_is_long() -> None:
+    sizes = {page.name: page.stat().st_size for page in PAGES}
+    assert len(sizes) > 8
+    assert max(sizes.values()) <= 15_000, sizes

@@ -148,7 +148,7 @@ def open_library(
     except Exception as error:  # MPI's and the CUDA libraries' own among them
         raise EngineError(
             f"tensorrt_llm is installed, but cannot be imported ({error}); its release container has all that it needs "
-            "(docs/operations.md)"
+            "(docs/operations/tensorrt.md)"
         ) from error
     try:
         llm = package.LLM(

@@ -11,7 +11,7 @@ from voicegate.engine.interface import EngineError
 SERIES: Final = "1.2"
 # What 1.2.1 mends of it, by NVIDIA's notes, is a cache of keys and values that gets corrupted.
 _CORRUPTING: Final = re.compile(r"1\.2\.0(?!\d)")
-_INSTALL: Final = "NVIDIA's container of release 1.2.1 has it (docs/operations.md)"
+_INSTALL: Final = "NVIDIA's container of release 1.2.1 has it (docs/operations/tensorrt.md)"
 
 # NVIDIA's list for 1.2: A100, Ada (L20, L40), Hopper, Blackwell (B200, B300, RTX and DGX Spark).
 _CAPABILITIES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1))

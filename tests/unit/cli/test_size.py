@@ -78,7 +78,7 @@ def test_cost(released: str, capsys: Captured) -> None:
 
 def test_the_table_in_the_docs_is_what_the_command_says(released: str, capsys: Captured) -> None:
     assert main.run(["size", "--model-dir", released, "--price", "1"]) == 0
-    assert capsys.readouterr().out.rstrip() in (ROOT / "docs/operations.md").read_text()
+    assert capsys.readouterr().out.rstrip() in (ROOT / "docs/operations/sizing.md").read_text()
 
 
 def test_another_model_has_room_but_no_known_speed(capsys: Captured) -> None:

@@ -79,7 +79,7 @@ def test_it_is_this_version_that_is_applied() -> None:
 
 
 def test_prometheus_finds_the_pods_by_the_service_that_the_manual_names() -> None:
-    manual = (KUBERNETES.parents[1] / "docs/operations.md").read_text()
+    manual = (KUBERNETES.parents[1] / "docs/operations/scaling.md").read_text()
     (name,) = re.findall(r"names: \[([a-z-]+)\.NAMESPACE", manual)
     service = one("Service", name)["spec"]
     assert service["clusterIP"] == "None", "of others the address is one of all"

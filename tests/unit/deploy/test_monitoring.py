@@ -13,6 +13,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
+from tests.unit.test_documents import operations
 from voicegate.engine.interface import EngineStats
 from voicegate.gateway.server.metrics.exporter import Exporter
 from voicegate.gateway.server.status import Status
@@ -112,7 +113,7 @@ def families_told() -> set[str]:
 
 def test_operators_read_of_metrics_that_there_are() -> None:
     """In tables whose first column is of metrics, in prose by the ends that only metrics have, and in alerts."""
-    text = (DEPLOY.parent / "docs/operations.md").read_text()
+    text = operations()
     _, rows = text.split("| metric | tells |\n|---|---|\n")
     first = [row.split("|")[1] for row in rows.partition("\n\n")[0].splitlines()]
     named = [name for cell in first for name in re.findall(r"`([a-z_]{2,})(?:\{([a-z]+)\})?`", cell)]
