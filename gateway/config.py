@@ -35,7 +35,7 @@ _MAX_METRIC_TAGS: Final = 64
 # Lower lets people choose keys that can be guessed.
 _MIN_KEY_CHARS: Final = 16
 
-# What a host may be named: a balancer finds it in an address.
+# Allowed names of a host: a balancer finds it in an address.
 _INSTANCE: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
 
 # Among `gpus`: an engine process on the CPU.
@@ -337,7 +337,7 @@ class GatewayConfig:
 
     @property
     def engine_places(self) -> tuple[str, ...]:
-        """Of `gpus`: a GPU's number, or cpu, for each engine process; empty: there is one engine."""
+        """Places in `gpus`: a GPU's number, or cpu, for each engine process; empty: there is one engine."""
         places = listed(self.gpus)
         if not all(place == CPU or place.isdecimal() for place in places):
             raise ConfigError(f"gpus is {self.gpus!r}; it must be numbers of GPUs such as 0,1, or cpu,cpu")

@@ -63,7 +63,7 @@ def setting(
 
 
 def describe(item: "dataclasses.Field[Any]", hint: Any) -> ConfigField:
-    """Of a field that `setting` made."""
+    """Describes a field that `setting` made."""
     if get_origin(hint) is Literal:
         value_type, is_optional, choices = str, False, get_args(hint)
     elif isinstance(hint, UnionType):

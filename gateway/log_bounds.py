@@ -18,7 +18,7 @@ class _Kind:
 
 class LineBounds:
     def __init__(self, lines_per_s: float) -> None:
-        """Of each kind."""
+        """Bounds each kind by itself."""
         self._line_s = 1 / lines_per_s
         self._kinds: dict[str, _Kind] = {}
         self._num_kinds_left_out = 0

@@ -51,7 +51,7 @@ class DetachedHandler(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Of a library: its messages may differ each time, so all of a logger's are one kind."""
+        """Emits a library's line: its messages may differ each time, so all of a logger's are one kind."""
         if not self.admits(record.name):
             return
         try:

@@ -71,7 +71,7 @@ def configure_logs(
 
 
 def _last_of(log_format: LogFormat) -> list[Any]:
-    """What makes a line of an event."""
+    """The processor that makes a line of an event."""
     if log_format == "console":
         plain = structlog.dev.plain_traceback
         return [_for_people, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
@@ -81,7 +81,7 @@ def _last_of(log_format: LogFormat) -> list[Any]:
 
 
 def _for_people(_logger: Any, _method: str, event: Event) -> Event:
-    """What clients wrote does no more to a terminal than to be shown; what is None tells a person nothing."""
+    """Shows text of clients without its control characters; None tells a person nothing."""
     return {
         key: _shown(value) if isinstance(value, str) else value for key, value in event.items() if value is not None
     }

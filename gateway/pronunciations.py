@@ -15,7 +15,7 @@ _MAX_BYTES: Final = 8 << 20
 
 
 class Pronunciations:
-    """What the server's file says, as it was when it was last read."""
+    """Pronunciations of the server's file, as it was when it was last read."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""What msgspec has against a value, in words that also name what there is, where it may only be one of a list."""
+"""Complaints of msgspec about a value, in words that also name the choices, where there is a list of them."""
 
 import re
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import inspect
 
-# Of what is wrong, which may quote the peer. Lower -> the field behind a long value is cut off; higher -> more is
+# Length of a complaint, which may quote the peer. Lower -> the field after a long value is cut off; higher -> more is
 # sent back of what came.
 _MAX_CHARS: Final = 200
 _NO_CHOICE: Final = re.compile(r"Invalid enum value .* - at `\$\.([\w.]+)`", re.DOTALL)

@@ -1,4 +1,5 @@
-"""What one side has sent and cannot know to have arrived, and how much has come. Pure; both sides have one of each.
+"""Delivery of one side: what it has sent and cannot know to have arrived, and how much has come. Pure; both sides have
+one of each.
 
 It must not know what the frames hold. docs/protocol.md, section 9.
 """
@@ -15,7 +16,7 @@ _ACK_BYTES: Final = 16 * 1024
 
 @dataclass(slots=True)
 class Received:
-    """Of the other side, since the session began."""
+    """Messages of the other side, since the session began."""
 
     num_messages: int = 0
     _num_acknowledged: int = 0

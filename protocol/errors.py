@@ -39,7 +39,7 @@ class CloseCode(IntEnum):
     COMING_BACK = 4000  # ours: the socket is given up, and the session is not
 
 
-# What a socket may end with that is given up for another, or has waited in vain for a pong; or without any word.
+# Codes with which a socket may end that is given up for another, or has waited in vain for a pong; or without any word.
 _OF_A_DROPPED_SOCKET: Final = (CloseCode.OUR_FAULT, CloseCode.COMING_BACK)
 
 
@@ -62,4 +62,4 @@ class ProtocolViolation(Exception):
 
 
 class UnknownType(ProtocolViolation):
-    """Of a newer server: a client goes on without the message, docs/protocol.md, "Compatibility"."""
+    """A type of a newer server: a client goes on without the message, docs/protocol.md, "Compatibility"."""

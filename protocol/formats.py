@@ -50,7 +50,7 @@ class OutputFormat:
 
     @property
     def native(self) -> Format:
-        """What a session is to be asked for, to make this of."""
+        """The format that a session is asked for, to make this of."""
         if self.coding is Coding.OGG_OPUS:
             return Format(codec="opus", bitrate=self.bitrate_bps or OPUS_BITRATE_BPS)
         return Format(codec="pcm_s16le")

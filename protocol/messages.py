@@ -17,7 +17,7 @@ NonNegative = Annotated[int, Meta(ge=0)]
 MAX_BUFFER_DELAY_MS = 60_000
 # Entries that one `open` may bring. Higher -> an `open` costs more, and so does each word that is read.
 MAX_PRONUNCIATIONS = 256
-# Of all of them, with what is said: a context that says nothing holds them too.
+# Characters of all of them, with their spoken forms: a context that says nothing holds them too.
 MAX_PRONUNCIATION_CHARS = 8192
 Pronunciations = Annotated[dict[str, str], Meta(max_length=MAX_PRONUNCIATIONS)]
 # Comes back as it was; bounded, so that a pong is as small as its ping should be.
@@ -85,7 +85,7 @@ class Ping(Struct, frozen=True, tag="ping"):
 
 
 class Ack(Struct, frozen=True, tag="ack"):
-    """Of either side: so many of the other's messages have come, of those that count."""
+    """An acknowledgement of either side: so many of the other's messages have come, of those that count."""
 
     received: NonNegative
 
@@ -96,7 +96,7 @@ class Resume(Struct, frozen=True, tag="resume"):
     received: NonNegative = 0
 
 
-# What a session is for; the other two are about the session.
+# Messages for a session; the other two are about the session.
 SessionMessage = Open | Text | Flush | End | Cancel | Playback | Ping
 ClientMessage = SessionMessage | Ack | Resume
 # Those of the moment, which are neither counted nor sent again: docs/protocol.md, section 9.

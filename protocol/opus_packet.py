@@ -1,4 +1,4 @@
-"""What the first bytes of a raw Opus packet tell without decoding it (RFC 6716 section 3). Pure."""
+"""Reads the first bytes of a raw Opus packet without decoding it (RFC 6716 section 3). Pure."""
 
 from typing import Final
 

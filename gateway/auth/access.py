@@ -1,4 +1,4 @@
-"""Who is let in: nobody without a key, where the server has any; everybody, where it has none. Pure.
+"""Access: where the server has a key, only clients with one are let in; where it has none, everybody is. Pure.
 
 Unauthorized   there is no key or token, or none that this server knows; the message never repeats it
 """
@@ -9,7 +9,7 @@ from typing import Final
 from voicegate.gateway.auth.keyring import Key, Keyring
 from voicegate.gateway.auth.tokens import TokenExpired, holder_of, mint
 
-# Of different ones that a request names: one for each place where some vendor's client puts its key, and to spare.
+# Different secrets that a request may name: one for each place where some vendor's client puts its key, and to spare.
 # Lower refuses a client that names several; higher has a stranger's request take longer.
 _MAX_SECRETS: Final = 16
 

@@ -24,7 +24,7 @@ _ALLOWANCE: Final = re.compile(r"(\w+)=([1-9][0-9]{0,8})")
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the holders of one key may have at once, all together. None: no limit."""
+    """Limits of all holders of one key together. None: no limit."""
 
     sockets: int | None = None
     contexts: int | None = None
@@ -46,7 +46,7 @@ class Key:
 
 class Keyring:
     def __init__(self, keys: Iterable[Key] = ()) -> None:
-        """Of different names and digests."""
+        """Takes entries of different names and digests."""
         self._by_name = {key.name: key for key in keys}
         self._by_digest = {key.digest: key for key in self._by_name.values()}
 

@@ -168,7 +168,7 @@ def _ramp(options: argparse.Namespace) -> Ramp | None:
 
 
 def _headers(options: argparse.Namespace) -> dict[str, str]:
-    # Who names headers names the key of another vendor's server: ours is not for it.
+    # A named header is the key of another vendor's server: ours is not for it.
     headers = {} if options.header and options.api_key is None else key_headers(options.api_key)
     for each in options.header:
         name, colon, value = each.partition(":")

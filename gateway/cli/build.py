@@ -10,7 +10,7 @@ from voicegate.gateway.cli.extras import extra_imports
 from voicegate.gateway.cli.terminal import StartProgress, say
 from voicegate.gateway.config import from_environment
 
-# What can be said on the command line instead of in the environment, as `voicegate serve` reads it.
+# Settings that the command line may name instead of the environment, as `voicegate serve` reads it.
 _SETTINGS = ("model_dir", "tensorrt_dir", "vocoder_precision", "precision")
 
 

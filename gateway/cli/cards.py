@@ -13,7 +13,7 @@ _GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Of the released model's sizes."""
+    """Speed at the released model's sizes."""
 
     lone_first_audio_ms: float
     calm_streams: int  # at once, with first audio in under 100 ms for 95 %, and no gap
@@ -59,7 +59,7 @@ MEASURED: Final = {
     H100.name: Speed(21.0, 200, 200, 542.0),
 }
 
-# Of their sizes alone: LLM, flow and vocoder together.
+# By sizes alone: LLM, flow and vocoder together.
 MEASURED_WEIGHTS: Final = 859_000_000
 
 

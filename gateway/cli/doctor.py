@@ -24,7 +24,7 @@ from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.entrance.descriptors import file_limits
 
-# What can be said on the command line instead of in the environment: by setting, how its value is shown, and the help.
+# Settings that the command line may name instead of the environment: how each value is shown, and the help.
 _FLAGS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "model_dir": ("DIR", "(default: the model that `voicegate serve` would serve)"),

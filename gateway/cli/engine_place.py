@@ -16,7 +16,7 @@ _DEVICES: Final = ("nvidia[0-9]*", "dxg")  # below /dev: Linux, and Linux beside
 
 
 def has_engine_processes(config: GatewayConfig, environment: Mapping[str, str], devices: Path = Path("/dev")) -> bool:
-    """Of `voicegate serve`. Raises ConfigError for devices that do not go together."""
+    """Whether `voicegate serve` has engine processes. Raises ConfigError for devices that do not go together."""
     if config.engine_places or config.engine_process == "own":
         return True
     if config.engine_process == "shared":

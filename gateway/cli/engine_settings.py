@@ -8,7 +8,7 @@ from voicegate.gateway.config_fields import ConfigError
 
 
 def engine_config(config: GatewayConfig) -> EngineConfig:
-    """What is unset stays the engine's own default. Raises ConfigError for what does not go together."""
+    """Unset settings stay the engine's own defaults. Raises ConfigError for settings that do not go together."""
     try:
         return _engine_config(config)
     except ValueError as error:

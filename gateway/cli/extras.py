@@ -1,4 +1,4 @@
-"""What a base install lacks, told in one line by the command that needs it."""
+"""Missing extras of a base install, told in one line by the command that needs them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ def server_imports() -> Iterator[None]:
 
 @contextmanager
 def extra_imports(extra: str) -> Iterator[None]:
-    """The same of another extra."""
+    """Like `extra_import`, for another extra."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -24,7 +24,7 @@ _ALONE = "engine"  # the name of the one engine's process, which chooses its dev
 
 
 class EngineTask(msgspec.Struct, frozen=True):
-    """What an engine process is greeted with."""
+    """An engine process is greeted with this."""
 
     name: str
     engine: EngineConfig
@@ -70,7 +70,7 @@ def names_of(places: Sequence[str]) -> list[str]:
 
 
 def config_of_one(shared: EngineConfig, num_engines: int, *, is_gpu: bool) -> EngineConfig:
-    """Of one of so many on this machine: what each would take of its cores alone is divided among them."""
+    """Divides among so many processes on this machine what each would take of its cores alone."""
     num_cores = num_usable_cores()
     threads, num_encoders = shared.threads, shared.encoder_processes
     if threads is None:

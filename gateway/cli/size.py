@@ -46,7 +46,7 @@ _SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """Of one card. None: not known, for the model is not of the sizes that were measured."""
+    """Streams and cost of one card. None: not known, for the model is not of the sizes that were measured."""
 
     card: str
     gpus: int  # of this card: more than one where the LLM has one of its own

@@ -1,4 +1,4 @@
-"""What the commands say, and how they fail: results on stdout, all else on stderr, errors in one line, and bars."""
+"""Output of the commands: results on stdout, all else on stderr, errors in one line, and progress bars."""
 
 import os
 import sys
@@ -61,7 +61,7 @@ class Bar:
 
 
 class StartProgress:
-    """Of an engine that starts (engine.startup.Progress): a bar while something takes long, a line a part."""
+    """Progress of an engine's start (engine.startup.Progress): a bar while something takes long, a line a part."""
 
     def __init__(self, *, has_lines: bool = True) -> None:
         """`has_lines` off: the log has them."""

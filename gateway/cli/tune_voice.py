@@ -73,7 +73,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _path(config: GatewayConfig, name: str | None, model: ModelConfig) -> Path:
-    """Of the voice's file: in the user's directory, which goes before, or in the model's. None: of the default voice.
+    """Path of the voice's file: in the user's directory, which goes before, or in the model's. None: the default
+    voice's.
 
     Raises CommandError.
     """

@@ -1,4 +1,4 @@
-"""What a session's packets become for a client of another protocol: one encoder a stream, with its state.
+"""Encoders for clients of other protocols: one a stream, with its state, from a session's packets.
 
 Pure, but compressing takes up to half a millisecond for 20 ms of audio, and some to begin: off the event loop with what
 is costly (`OutputFormat.is_costly`). All others take a few hundredths, or nothing.
@@ -22,7 +22,7 @@ class PcmStream(Protocol):
     """From 16-bit PCM at the native rate. What does not make a whole unit of the format yet waits."""
 
     def feed(self, pcm: bytes) -> bytes:
-        """What these samples complete; may be nothing."""
+        """Feeds samples. Returns all that they complete; may be nothing."""
 
     def finish(self) -> bytes:
         """The rest. Nothing is fed after it."""

@@ -40,7 +40,7 @@ class Resampler:
 
 
 class NativeEncoder:
-    """What the engine makes, as it is."""
+    """Passes on packets as the engine makes them."""
 
     def feed(self, pcm: bytes) -> bytes:
         return pcm
@@ -97,7 +97,7 @@ def alaw(samples: Pcm) -> bytes:
 
 
 def wav_header(output: OutputFormat) -> bytes:
-    """Of raw samples whose number is not known. Raises KeyError for what is not raw."""
+    """A WAV header for raw samples whose number is not known. Raises KeyError for a format that is not raw."""
     num_bytes = _BYTES_PER_SAMPLE[output.coding]
     tag = _WAVE_TAGS[output.coding]
     rate_hz = output.rate_hz

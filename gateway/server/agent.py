@@ -1,4 +1,4 @@
-"""What HAProxy's agent-check is told of this server: whether to send it new sockets, and its share of them.
+"""Answers HAProxy's agent-check: whether to send this server new sockets, and its share of them.
 
 A line a connection, unasked: no HTTP, and no key. It must not know who connects.
 """
@@ -11,9 +11,8 @@ from typing import Final, cast
 from voicegate.gateway.server.entrance.accepting import open_port, stop_accepting
 from voicegate.gateway.server.status import Load, Status
 
-# Of all that a server has, what is free where its share of new sockets begins to fall. Higher -> the chance of who
-# speaks at the moment moves sockets to and fro; lower -> one that is full before others are tells it by refusals.
-# docs/adr/0025.
+# Share of a server that is free where its share of new sockets begins to fall. Higher -> sockets move to and fro by the
+# chance of who speaks at the moment; lower -> a server that is full before others tells it by refusals. docs/adr/0025.
 NEARLY_FULL: Final = 0.1
 
 
@@ -54,6 +53,6 @@ def agent_line(status: Status) -> str:
 
 
 def free_share(load: Load) -> float:
-    """Of what runs out first: places for speech, or sockets."""
+    """Free share of the scarcer one: places for speech, or sockets."""
     speech = load.room / (load.room + load.utterances) if load.room else 0.0
     return min(speech, 1 - load.sockets / load.max_sockets)

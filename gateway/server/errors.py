@@ -1,4 +1,4 @@
-"""What the server raises.
+"""Errors that the server raises.
 
 GatewayError   the server cannot run; the message says why and what to do
 """

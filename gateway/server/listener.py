@@ -100,7 +100,7 @@ class Listener:
         return self._certificate is not None
 
     async def close(self) -> None:
-        """What is still connected is cut."""
+        """Cuts all that is still connected."""
         if self._server is None:
             return
         await stop_accepting(self._server.sockets)

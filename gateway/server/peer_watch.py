@@ -51,7 +51,8 @@ class PeerWatch:
             self._looking.set(self._stall.next_look_s, self._look)
 
     def _num_taken_bytes(self) -> int:
-        """What the peer's side acknowledged. Elsewhere than on Linux: what left for the kernel, a weaker sign."""
+        """Bytes that the peer's side acknowledged. Elsewhere than on Linux: those that left for the kernel, a weaker
+        sign."""
         raw_socket = self._transport.get_extra_info("socket")
         try:
             info = raw_socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)

@@ -33,7 +33,7 @@ class Reloading:
         self._read_certificate()
 
     def _read_keys(self) -> None:
-        """Who came with one that is none any more is cut off. What one may hold counts from here on."""
+        """Reads keys again. Holders of a removed one are cut off; new limits count from here on."""
         try:
             keyring = keyring_of(self._config)
         except GatewayError as error:

@@ -262,7 +262,7 @@ class Gateway:
 
     @property
     def _conversations(self) -> list[Conversation]:
-        """Of who is here, and of who may come back."""
+        """Conversations with a socket, and those that may come back."""
         present = [guest.conversation for guest in self.guests]
         return [*present, *(sitting.conversation for sitting in self._resumption.absent)]
 

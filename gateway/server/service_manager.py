@@ -1,4 +1,4 @@
-"""What systemd is told of this process, where it started it (sd_notify(3)): ready, alive, stopping."""
+"""Tells systemd of this process, where it started it (sd_notify(3)): ready, alive, stopping."""
 
 import socket
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a server has before it listens, of its settings and its files. Raises GatewayError."""
+"""Parts of a server before it listens, from its settings and its files. Raises GatewayError."""
 
 import secrets
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits
 from voicegate.gateway.session.waiting import WaitingLimits
 
-# Of the setting's key; no name in a file begins like this.
+# Name of the setting's key; no name in a file begins like this.
 _OWN_KEY_NAME: Final = "(api_key)"
 
 log = get_logger(__name__)

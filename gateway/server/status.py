@@ -27,7 +27,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What the pages show, at the moment of the request."""
+    """Status for the pages, at the moment of the request."""
 
     unready_reason: str | None  # None: ready
     info: EngineInfo | None  # None: not known yet

@@ -38,7 +38,7 @@ class Tracing:
         return cls(provider)
 
     def witness(self, trace_parent: str | None) -> Witness:
-        """Of a client that names this as where it comes from (the header `traceparent`)."""
+        """A witness of a client that names this as where it comes from (the header `traceparent`)."""
         carrier = {} if trace_parent is None else {"traceparent": trace_parent}
         return _Spans(self, carrier)
 

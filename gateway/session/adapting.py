@@ -1,4 +1,4 @@
-"""What clients of other vendors ask for beyond what is possible here: left out or shortened, never refused. Pure.
+"""Adapts requests of other vendors' clients to what is possible here: left out or shortened, never refused. Pure.
 
 Their packages send some of it by themselves, with every utterance, and nobody can change that. A native client can, so
 a native `open` is refused (`opening`).

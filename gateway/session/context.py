@@ -34,8 +34,8 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.messages import SessionMessage
 
-# Of audio in one message. Many WebSocket clients hang up at a message over 1 MiB, which 4 s are in the largest form
-# that a dialect has. Lower -> more messages from an engine that makes much at once; over 4000 -> such clients are lost.
+# Audio in one message. Many WebSocket clients hang up at a message over 1 MiB, which 4 s are in the largest form that a
+# dialect has. Lower -> more messages from an engine that makes much at once; over 4000 -> such clients are lost.
 _MAX_AUDIO_MESSAGE_MS: Final = 1000
 
 
@@ -256,7 +256,7 @@ class Context:
         return self._take_waiting()
 
     def withdraw(self) -> list[Action]:
-        """What was asked for its return needs no answer any more."""
+        """Withdraws its request to return: an answer is not needed any more."""
         is_returning, self.is_returning = self.is_returning, False
         return [Withdraw(self.utterance_id)] if is_returning else []
 
@@ -265,7 +265,7 @@ class Context:
         return [*waiting]
 
     def cancel(self) -> list[Action]:
-        """What the engine is to be told when nobody waits for this context any more."""
+        """Orders for the engine when no client waits for this context any more."""
         if self.asked_s is None or (self.state is ContextState.CANCELLING and self.has_utterance):
             return []
         if not self.has_utterance:

@@ -1,4 +1,5 @@
-"""What a session needs to go on after its socket: how much came, what was sent and not acknowledged, its token. Pure.
+"""State that a session needs to go on after its socket: how much came, what was sent and not acknowledged, its token.
+Pure.
 
 Nothing is kept until the client has acknowledged for the first time: one that never does cannot come back.
 docs/protocol.md, section 9, is normative.
@@ -26,7 +27,7 @@ class CannotResume(Exception):
 
 
 class Continuity:
-    """Of one session, whichever socket it is on."""
+    """Continuity of one session, whichever socket it is on."""
 
     def __init__(self, token: str, *, max_bytes: int) -> None:
         self.token = token

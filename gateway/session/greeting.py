@@ -1,4 +1,4 @@
-"""What a socket is told first: who serves it, with what, and within which limits. Pure."""
+"""The greeting of a socket: who serves it, with what, and within which limits. Pure."""
 
 from voicegate.engine import units
 from voicegate.engine.interface import EngineInfo

@@ -21,7 +21,7 @@ class Inflow:
         self.num_excesses = 0  # times that it came to the end of its allowance, after quiet times
 
     def take(self, num_frames: int, num_bytes: int, now_s: float) -> float:
-        """What has been read. Returns the seconds until more may be."""
+        """Takes a read message. Returns the seconds until more may be read."""
         rest_s = max(0.0, self._full_at_s - now_s)
         if rest_s <= _BURST_S / 2:
             self._over_since_s = None

@@ -1,9 +1,10 @@
-"""What a listener who plays from the first packet on has in hand, and the gaps that players report. Pure."""
+"""Audio in hand of a listener that plays from the first packet on, and gaps that players report. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
-# Of one report: clients may say anything. Lower hides what a bad second was; higher lets one client spoil the sum.
+# Underruns of one report: clients may say anything. Lower hides how bad a second was; higher lets one client spoil the
+# sum.
 _MAX_NEW_UNDERRUNS: Final = 100
 
 

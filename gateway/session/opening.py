@@ -1,4 +1,4 @@
-"""What an `open` asks for, checked against what the engine and this socket can do. Pure: no state, no I/O."""
+"""Checks an `open` against what the engine and this socket can do. Pure: no state, no I/O."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,14 +27,14 @@ from voicegate.gateway.session.voice_names import is_mix
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import MAX_PRONUNCIATION_CHARS, Format, Open
 
-# What this server accepts as the rate of Opus, where it changes nothing: a decoder chooses its own.
+# Accepted rates of Opus, where they change nothing: a decoder chooses its own.
 OPUS_RATES_HZ: Final = (units.SAMPLE_RATE_HZ, units.OPUS_CLOCK_HZ)
 _ECHO_CHARS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Of one socket, which stays beyond each, and so do its other contexts. docs/protocol.md section 6."""
+    """Limits of one socket, which stays beyond each, and so do its other contexts. docs/protocol.md section 6."""
 
     contexts: int = 256
     text_bytes: int = 64 * 1024  # UTF-8 bytes in one `text` message
@@ -105,7 +105,7 @@ def build_request(
 
 
 def refusal_of(error: EngineError) -> Refusal:
-    """What an engine refused, in the words of the wire."""
+    """An engine's refusal, in the words of the wire."""
     match error:
         case UnknownVoice():
             return Refusal(ErrorCode.UNKNOWN_VOICE, str(error))

@@ -67,6 +67,6 @@ class SendPace:
         self._dry_s = dry_s + sent_ms / 1000
 
     def note_played(self, played_ms: int, now_s: float) -> None:
-        """What a player reports: it may have paused, or begun late."""
+        """Notes a player's report: it may have paused, or begun late."""
         if self._dry_s is not None:
             self._dry_s = now_s + max(0, self.sent_ms - played_ms) / 1000

@@ -1,4 +1,4 @@
-"""What the reports of a client's player come to, and which of it is news for the engine. Pure: time is an argument.
+"""Judges reports of a client's player: which of them are news for the engine. Pure: time is an argument.
 
 The engine takes a listener to play without a break from its first packet on; while that is so there is nothing to tell.
 """
@@ -27,7 +27,7 @@ class Player:
     _is_reachable: bool = True
 
     def report(self, playback: Playback, now_s: float) -> ListenerReport | None:
-        """What it plays; None: no news."""
+        """Notes a report. Returns how the player plays; None: no news."""
         if self._latest is None or playback.played_ms != self._latest.played_ms:
             self._moved_s = now_s
         self._has_paused = playback.buffer_ms > 0 and now_s - self._moved_s >= _PAUSED_AFTER_S

@@ -1,4 +1,4 @@
-"""What a context is given before there is anything to say. Pure.
+"""Text that a context is given before there is anything to say. Pure.
 
 Until then no engine hears of the context; then it hears all of this in order, so that speech is the same as if it had
 listened from the beginning.

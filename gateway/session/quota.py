@@ -1,4 +1,4 @@
-"""Who holds how much of the server: sockets, contexts, and those of them that have something to say, by owner. Pure.
+"""Holdings by owner: sockets, contexts, and contexts with something to say. Pure.
 
 What an owner holds counts for its address and for its key, where it has one; each has limits of its own.
 """
@@ -44,7 +44,7 @@ class Bound(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QuotaLimits:
-    """Of all owners together, and of each address. None: no limit."""
+    """Limits of all owners together, and of each address. None: no limit."""
 
     sockets: int = 1024
     contexts: int = 16_384

@@ -1,4 +1,4 @@
-"""What a session says when it does not do what was asked, or can no longer: code, words and remedy. Pure."""
+"""Refusals: code, words and remedy where a session does not do what was asked, or can no longer. Pure."""
 
 from dataclasses import replace
 from typing import Final
@@ -43,7 +43,7 @@ def refused(refusal: Refusal, context_id: str) -> Send:
 
 
 def unheard(refusal: Refusal) -> Refusal:
-    """Of a context that has spoken before."""
+    """Refuses a context that has spoken before."""
     text = f"{refusal.message}; what this context said before stands: open another for the text that it did not say"
     return replace(refusal, message=text)
 

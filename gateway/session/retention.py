@@ -8,7 +8,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Return(Enum):
-    """What becomes of a client that wants to come back, or could have."""
+    """How the return of a client ended."""
 
     RESUMED = "resumed"
     REFUSED = "refused"  # it asked: a wrong token, too late, or what it missed is not kept any more
@@ -56,7 +56,8 @@ class Retention(Generic[T]):
         self.num_kept_bytes = 0
 
     def note(self, who: T, num_bytes: int) -> T | None:
-        """What it keeps now. Returns who is to keep less, and is taken to keep nothing from here on."""
+        """Notes how much it keeps now. Returns sessions that are to keep less, and are taken to keep nothing from here
+        on."""
         self.num_kept_bytes += num_bytes - self._num_bytes.get(who, 0)
         self._num_bytes[who] = num_bytes
         if self.num_kept_bytes <= self._total_bytes:

@@ -88,7 +88,7 @@ class Session:
         self._owner = owner
 
     def learn(self, info: EngineInfo, dictionary: Dictionary | None = None) -> None:
-        """What the engine is now: voices come and go. What `greet` said of them may be older.
+        """Learns the engine's present state: voices come and go. The greeting may be older.
 
         `dictionary`: the server's, for what is opened from here on.
         """
@@ -184,7 +184,7 @@ class Session:
         return [*errors, *withdrawals, Close(CloseCode.OUR_FAULT, "")]
 
     def engine_hangs(self, trouble: str) -> list[Action]:
-        """Whoever waits for it hears so, instead of nothing; those with nothing to say, or all of it made, stay."""
+        """Ends contexts that wait for a hanging engine; those with nothing to say, or all of it made, stay."""
         contexts = self._contexts.values()
         asked = [context for context in contexts if context.asked_s is not None and not context.is_at_rest]
         waiting = [context for context in asked if context.pace is None or context.pace.end is None]
@@ -255,7 +255,7 @@ class Session:
 
     def _send_due(self, context: Context, pace: SendPace, now_s: float) -> list[Action]:
         actions: list[Action] = []
-        # What one comes to may be the context's end: from a server that drains.
+        # An event may end the context, on a server that drains.
         while context.utterance_id in self._by_utterance and (event := pace.take_due(now_s)) is not None:
             actions += self._heed(context, event, now_s)
         return actions

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-# Of the limit, between two looks: who took something is dropped at most so much before the limit, and never after it.
-# Lower looks more often.
+# Share of the limit between two looks: a peer that took something is dropped at most so much before the limit, and
+# never after it. Lower looks more often.
 _LOOK_FRACTION: Final = 1 / 20
 
 

@@ -1,4 +1,4 @@
-"""What clients of other protocols call voices, and which of ours they get. Pure.
+"""Voice names of other protocols, and the voices of ours that they get. Pure.
 
 Their names are of another vendor's voices ("alloy", "21m00Tcm4TlvDq8ikWAM"), and often nobody can change them.
 """

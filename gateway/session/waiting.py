@@ -1,4 +1,4 @@
-"""Who waits for room in the engine, in which order, and for how long. Pure: time is an argument."""
+"""The queue for room in the engine: order and patience. Pure: time is an argument."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,8 +6,7 @@ from typing import Final
 
 from voicegate.engine.interface import UtteranceId
 
-# What a client that is turned away is told at least and at most: sooner it would only ask again, and later than that
-# nothing is known of what the load will be.
+# Least and greatest retry time that a client is told: sooner it would only ask again, and later the load is not known.
 _MIN_RETRY_MS: Final = 500
 _MAX_RETRY_MS: Final = 10_000
 # Weight of the latest interval between two ends: lower forgets a burst of them more slowly.

@@ -1,4 +1,4 @@
-"""What befalls contexts, for whoever counts and traces; nothing of it goes over the wire. Pure."""
+"""Events of contexts, for counters and traces; nothing of it goes over the wire. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

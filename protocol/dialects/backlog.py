@@ -1,4 +1,4 @@
-"""What dialects keep of a client that speaks on: before its last turn is heard, or after it failed. Bounded. Pure."""
+"""Backlog of a client that speaks on: before its last turn is heard, or after it failed. Bounded. Pure."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -6,13 +6,14 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-# Of one context, before more of them wait here: half of what a session takes, of whose limit no vendor's client knows.
+# Flushes of one context, before more of them wait here: half of what a session takes, of whose limit no vendor's client
+# knows.
 MAX_UNANSWERED_FLUSHES: Final = 32
-# Of contexts that failed on one socket. Lower: the rest of an old one's text may be spoken by itself.
+# Names of contexts that failed on one socket. Lower: the rest of an old one's text may be spoken by itself.
 _MAX_NAMES: Final = 256
 
 _MAX_CHARS: Final = 256 * 1024
-# What a message without text counts as.
+# A message without text counts as so many.
 _LEAST_CHARS: Final = 64
 
 

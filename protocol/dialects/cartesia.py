@@ -34,7 +34,7 @@ _PARTIAL: Final = 206
 _OK: Final = 200
 _SERVER_ERROR: Final = 500
 _UNAVAILABLE: Final = 503
-# Of the old API, which had words for them.
+# Words of the old API for speeds.
 _SPEED_WORDS: Final = {"slowest": 0.6, "slow": 0.8, "normal": 1.0, "fast": 1.25, "fastest": 1.5}
 _BUSY: Final = (ErrorCode.OVERLOADED.value, ErrorCode.TOO_MANY_CONTEXTS.value)
 # Flushes of our own making carry none of the client's numbers.
@@ -272,7 +272,7 @@ def languages_of(locale: str | None, language: str | None) -> str | None:
 
 
 def asked_speed(speed: str | float | None, config: Generation | None) -> float | None:
-    """Of the configuration, or as the old API has it."""
+    """The speed in the configuration, or as the old API has it."""
     if config is not None and config.speed is not None:
         return config.speed
     return _SPEED_WORDS.get(speed) if isinstance(speed, str) else speed

@@ -37,7 +37,8 @@ def has_dialect(path: str) -> bool:
 
 
 def find_dialect(target: str) -> Callable[[FindVoice], Dialect] | None:
-    """Of a request's target, path and query; None: the path has none. Parameters that are not known are ignored."""
+    """Finds the dialect of a request's target, path and query; None: the path has none. Unknown parameters are
+    ignored."""
     path, _, query_text = target.partition("?")
     if path == STREAM_PATH:
         return None

@@ -7,9 +7,9 @@ from typing import Final
 
 from voicegate.protocol.messages import AlignmentItem
 
-# Of text between two words. Higher -> a message may be larger than the 1 MiB at which clients hang up.
+# Text between two words. Higher -> a message may be larger than the 1 MiB at which clients hang up.
 _MAX_GAP_CHARS: Final = 4096
-# Of text that is kept together: what is left of it behind a word is copied.
+# Text that is kept together: the rest of it after a word is copied.
 _PIECE_CHARS: Final = 1024
 
 
@@ -24,7 +24,7 @@ class CharTimes:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one message tells, in both forms; None: nothing. Times count from `zero_ms`, where the last one ended."""
+    """Times in one message, in both forms; None: nothing. They count from `zero_ms`, where the last one ended."""
 
     zero_ms: int
     written: CharTimes | None  # the text, one character for one, and blanks for all white space
@@ -43,7 +43,8 @@ class _Char:
 
 @dataclass(slots=True)
 class CharClock:
-    """Of one context. While words are known before they are heard, `told_ms` is where each message's audio begins."""
+    """Times of one context. While words are known before they are heard, `told_ms` is where each message's audio
+    begins."""
 
     told_ms: int = 0
     num_chars: int = 0  # of its text
@@ -81,7 +82,7 @@ class CharClock:
             self._ends_in_word = False
 
     def _pass_by(self, gap: str, at_ms: int) -> None:
-        """What is not said takes no time; of what is spoken it is the blank between two words."""
+        """Passes by text that is not said: it takes no time. Between spoken words it is the blank."""
         for char in gap[:_MAX_GAP_CHARS]:
             is_parting = self._ends_in_word and char.isspace()
             self._waiting.append(_Char(" " if char.isspace() else char, " " if is_parting else "", at_ms, at_ms))
@@ -101,7 +102,7 @@ class CharClock:
         return "".join(parts)
 
     def take(self, until_ms: int | None = None) -> Told | None:
-        """What begins before then; None: all there is, or where there is nothing."""
+        """Takes all that begins before then; None: all there is, or where there is nothing."""
         zero_ms = self.told_ms
         taken: list[_Char] = []
         while self._waiting and (until_ms is None or self._waiting[0].start_ms < until_ms):

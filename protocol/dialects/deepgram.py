@@ -30,7 +30,7 @@ class _Message(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of a socket: what its URL says."""
+    """Settings of a socket, from its URL."""
 
     voice: str
     output: OutputFormat
@@ -125,7 +125,7 @@ class Deepgram:
         return [*cancel, self._numbered("Cleared")]
 
     def _close(self) -> list[Effect]:
-        """What was said so far is heard first."""
+        """Closes after what was said so far is heard."""
         self._is_closing = True
         return [Hangup()] if self._turn is None else self._end_turn(self._turn)
 
@@ -142,8 +142,8 @@ class Deepgram:
             case wire.Error(context=str(native)) if self._turn is None or native != self._turn.native:
                 return []
             case wire.Error() if message.fatal and self._turn is not None:
-                # What idled or lived for too long has ended as if it had been flushed. And a server that goes away ends
-                # what has nothing to say any more.
+                # A turn that idled or lived for too long has ended as if it had been flushed. And a server that goes
+                # away ends turns with nothing to say any more.
                 is_gone = self._turn.is_spoken and message.code == ErrorCode.OVERLOADED.value
                 is_failure = message.code != ErrorCode.EXPIRED.value and not is_gone
                 self._has_failed = is_failure and self._turn.has_new_text

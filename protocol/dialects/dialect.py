@@ -1,4 +1,4 @@
-"""What a dialect is: another vendor's protocol as a pure translation onto the native one. One object serves one socket.
+"""Dialects: another vendor's protocol as a pure translation onto the native one. One object serves one socket.
 
 It must not know sockets, clocks, encoders, or who else is served. What its client sends becomes native messages and
 replies; what the session answers becomes the vendor's messages. docs/compatibility.md says what differs.
@@ -51,7 +51,7 @@ class Dialect(Protocol):
         """A frame of the client's. Bad ones are answered, never raised."""
 
     def output(self, context: str) -> OutputFormat:
-        """Of a context that an effect of this dialect's opened."""
+        """Output of a context that an effect of this dialect's opened."""
 
     def word(self, message: ServerMessage) -> Sequence[Effect]:
         """A message of the session's, in this vendor's words; nothing where there are none."""

@@ -69,7 +69,7 @@ class MultiStream:
                 context, opening = self._speaker.open(name, message.voice_settings)
                 self._open[name] = context
                 effects.append(opening)
-                # What opens a context is a blank by convention, and none of its text.
+                # A blank opens a context by convention, and is none of its text.
                 text = "" if message.text.isspace() else message.text
             else:
                 text = message.text

@@ -1,4 +1,4 @@
-"""What both of ElevenLabs' protocols share: contexts, their text, and their audio with its alignment. Pure."""
+"""Common parts of ElevenLabs' protocols: contexts, their text, and their audio with its alignment. Pure."""
 
 import base64
 from collections import deque
@@ -16,7 +16,7 @@ from voicegate.protocol.dialects.dialect import Effect, FindVoice, Speech
 from voicegate.protocol.dialects.reading import check_name, native_name, parted, speed_of
 from voicegate.protocol.formats import OutputFormat
 
-# Of one context, until the session has said what it takes: as much as one message may be.
+# Text of one context, until the session has said what it takes: as much as one message may be.
 _MAX_TEXT_BYTES: Final = 1024 * 1024
 
 
@@ -40,7 +40,7 @@ class Message(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of a socket: what its URL says."""
+    """Settings of a socket, from its URL."""
 
     voice: str
     output: OutputFormat
@@ -66,7 +66,7 @@ class Context:
 
 
 class Speaker:
-    """What both have in common: contexts, their text, and their audio with its alignment."""
+    """Common to both protocols: contexts, their text, and their audio with its alignment."""
 
     def __init__(self, settings: Settings, find_voice: FindVoice) -> None:
         self.settings = settings
@@ -120,7 +120,7 @@ class Speaker:
         return [wire.Flush(context.native)]
 
     def flushed(self, context: Context) -> tuple[dict[str, Any] | None, list[Effect]]:
-        """What is to be told, and what is to be done."""
+        """Returns what is to be told, and what is to be done."""
         context.clock.reach(context.unanswered_flushes.popleft())
         effects = self._flush(context) if context.is_flush_due and not context.is_closing else []
         return self._times_alone(context.clock.take()), effects
@@ -131,7 +131,7 @@ class Speaker:
         return self._fields(speech.audio, context.clock.take(speech.end_ms)) if speech.audio else None
 
     def late_alignment(self, message: wire.Alignment) -> dict[str, Any] | None:
-        """Of audio that was sent before its words were known."""
+        """Alignment of audio that was sent before its words were known."""
         context = self.by_native[message.context]
         context.clock.learn(message.items)
         return self._times_alone(context.clock.take(context.sent_ms))

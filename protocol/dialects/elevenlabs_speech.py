@@ -52,7 +52,7 @@ class _Characters:
                 self._ends_s.append((zero_ms + start_ms + duration_ms) / 1000)
 
     def take(self) -> dict[str, Sequence[object]]:
-        """What was added since."""
+        """Takes what was added since."""
         alignment: dict[str, Sequence[object]] = {
             "characters": self._chars,
             "character_start_times_seconds": self._starts_s,
@@ -82,7 +82,7 @@ class _Alignment:
             self._spoken.add(told.spoken, told.zero_ms)
 
     def take(self) -> dict[str, dict[str, Sequence[object]]]:
-        """What was learned since."""
+        """Takes what was learned since."""
         return {"alignment": self._written.take(), "normalized_alignment": self._spoken.take()}
 
 
@@ -102,7 +102,7 @@ class TimedLines:
         return b""
 
     def end(self, done: Done) -> bytes:
-        """What stands behind the last word, if anything does."""
+        """Ends with what stands after the last word, if anything does."""
         self._alignment.end()
         rest = self._alignment.take()
         return _line(b"", rest) if rest["alignment"]["characters"] else b""

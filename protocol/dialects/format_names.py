@@ -1,4 +1,4 @@
-"""What other vendors call forms of audio. Raises ProtocolViolation with what there is, for a name that is none."""
+"""Other vendors' names of forms of audio. Raises ProtocolViolation with the known ones, for a name that is none."""
 
 from collections.abc import Mapping
 from typing import Final, TypeVar
@@ -37,7 +37,7 @@ _DEEPGRAM_RAW: Final[Mapping[str, Coding]] = {
     "mulaw": Coding.MULAW,
     "alaw": Coding.ALAW,
 }
-# What Deepgram makes where no rate is named.
+# Deepgram's choices where no rate is named.
 _DEEPGRAM_OTHERS: Final[Mapping[str, OutputFormat]] = {
     "mp3": OutputFormat(Coding.MP3, 22_050, 48_000),
     "opus": OutputFormat(Coding.OGG_OPUS, 48_000),

@@ -16,7 +16,7 @@ from voicegate.protocol.messages import ServerMessage
 DEFAULT_FORMAT: Final = "OggOpus"
 _END_OF_TEXT: Final = b"\0"
 _CONTEXT: Final = "speech"
-# Of one Audio message, 80 ms; the last may be shorter.
+# Size of one Audio message, 80 ms; the last may be shorter.
 _FRAME_BYTES: Final = 1920 * 4
 _ACCOUNT_CHARS: Final = 200
 

@@ -120,7 +120,7 @@ class OneShot:
     reference: Reference | None = None  # in place of `voice`
 
     def messages(self, voice: str | None, max_text_bytes: int) -> Iterator[SessionMessage]:
-        """What a native client would send; `voice`: as the engine calls it."""
+        """Messages that a native client would send; `voice`: as the engine calls it."""
         fields = {
             "context": CONTEXT,
             "voice": voice,

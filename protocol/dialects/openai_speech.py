@@ -15,7 +15,7 @@ from voicegate.protocol.dialects.reference import check_no_other_reference, refe
 from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import AlignmentItem, Done, Pronunciations
 
-# Of the names that its clients know: whatever they ask for, the model that is loaded speaks.
+# Names that its clients know: whatever they ask for, the model that is loaded speaks.
 MODEL_NAMES: Final = ("gpt-4o-mini-tts", "tts-1", "tts-1-hd")
 _ERROR_NAMES: Final = {
     "unauthorized": "invalid_api_key",
@@ -24,7 +24,7 @@ _ERROR_NAMES: Final = {
     "unknown_model": "model_not_found",
 }
 _STREAMED_BY_VLLM_OMNI: Final = ("pcm", "wav")
-# Of speech, as this family of models counts; usage is told in tokens.
+# Length of a token of speech, as this family of models counts; usage is told in tokens.
 _TOKEN_MS: Final = 40
 
 

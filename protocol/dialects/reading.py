@@ -1,4 +1,5 @@
-"""What all dialects do with frames: JSON in and out, checked against a type; context ids; statuses of errors. Pure."""
+"""Reading of frames for all dialects: JSON in and out, checked against a type; context ids; statuses of errors.
+Pure."""
 
 from collections.abc import Mapping
 from math import isnan
@@ -103,7 +104,7 @@ def speed_of(speed: float | None) -> float:
 
 
 def language_code(language: str | None) -> str | None:
-    """Of a language that is named by a word, or by a code already."""
+    """The code of a language that is named by a word, or by a code already."""
     return None if language is None else _LANGUAGES.get(language.lower(), language)
 
 

@@ -23,10 +23,10 @@ from voicegate.protocol.formats import OutputFormat
 from voicegate.protocol.messages import ServerMessage
 
 _DEFAULT_FORMAT: Final = "wav"
-# Of the text, with `audio.start`. Higher -> a message over 1 MiB, at which many clients hang up: a character takes up
-# to 6 bytes in JSON.
+# Characters of the text, with `audio.start`. Higher -> a message over 1 MiB, at which many clients hang up: a character
+# takes up to 6 bytes in JSON.
 _SHOWN_CHARS: Final = 65_536
-# Of an utterance that is sent as one file: what its client must take as one frame.
+# Size of an utterance that is sent as one file: what its client must take as one frame.
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 _REFERENCES: Final = (
     "send it to POST /v1/audio/speech, or make a voice of it by POST /v1/audio/voices and name that here"
@@ -256,7 +256,7 @@ class VllmOmni:
         return [*effects, *(self._hang_up_if_over() if self._is_closed else ())]
 
     def _hang_up_if_over(self) -> list[Effect]:
-        """What was said to its `input.done` is heard first: over there a message is read once that is sent."""
+        """Hangs up after what came before its `input.done` is heard: over there a message is read once that is sent."""
         is_speaking = self._utterance is not None and self._utterance.is_ending
         return [] if is_speaking else [Hangup()]
 
@@ -280,6 +280,6 @@ def _indexed(kind: str, utterance: _Utterance, fields: dict[str, Any]) -> Reply:
 
 
 def _error(text: str, *, is_partial: bool = False) -> Reply:
-    """What came of it before is not whole."""
+    """Reports an error. Its audio so far is not whole."""
     partial = {"partial_audio": True, "action": "discard"} if is_partial else {}
     return reply({"type": "error", "message": text, **partial})

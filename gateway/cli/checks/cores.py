@@ -7,12 +7,12 @@ from voicegate.engine.cores import read_core_times, usable_cores
 
 # Long enough to see who computes, short enough not to be waited for.
 _LOOK_S: Final = 0.5
-# Of all cores; less is what any machine does beside.
+# Share of all cores; less is what any machine does beside.
 _BUSY_SHARE: Final = 0.2
 
 
 def shared_cores() -> str | None:
-    """What keeps the cores from being the gateway's own; None: nothing that can be seen."""
+    """Why the cores are not the gateway's own; None: nothing that can be seen."""
     num_cores = len(usable_cores())
     before = read_core_times()
     time.sleep(_LOOK_S)

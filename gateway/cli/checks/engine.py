@@ -47,7 +47,7 @@ def check_torch(config: GatewayConfig) -> Iterator[Finding]:
 
 
 def _check_gpu(config: GatewayConfig, wanted: WantedDevices) -> Iterator[Finding]:
-    """Of a machine with one: those that would be used, and what their kernels need."""
+    """Checks the GPUs that would be used, and what their kernels need."""
     try:
         import torch  # noqa: PLC0415 - as above
 

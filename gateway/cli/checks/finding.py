@@ -1,4 +1,4 @@
-"""What a check of `voicegate doctor` comes to, and what to do about it."""
+"""Findings: a result of a check of `voicegate doctor`, and what to do about it."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -8,7 +8,7 @@ from voicegate.gateway.install_command import install_command
 
 
 def check_settings(config: GatewayConfig) -> Iterator[Finding]:
-    """What would end a start; nothing is said of what is in order."""
+    """Finds settings that would end a start; those in order are not mentioned."""
     try:
         from voicegate.gateway.server.errors import GatewayError  # noqa: PLC0415 - the server's packages, see main.py
         from voicegate.gateway.server.starting import (  # noqa: PLC0415

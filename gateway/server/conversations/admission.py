@@ -20,7 +20,7 @@ from voicegate.gateway.session.waiting import WaitingLimits, WaitingLine
 # The engine says nothing when it has room again, but that an utterance has ended; there is room at other times too.
 # Lower asks more often, higher makes those who wait do so for longer.
 _ASK_AGAIN_S: Final = 0.05
-# What hangs goes on soon or never.
+# A hanging engine goes on soon or never.
 _TROUBLE_RETRY_MS: Final = 2_000
 
 Answer = Callable[[EngineError | None], None]

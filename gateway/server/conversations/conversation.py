@@ -117,7 +117,7 @@ class Conversation:
 
     @property
     def num_backlog_bytes(self) -> int:
-        """Of what waits to be taken."""
+        """Bytes that wait to be taken."""
         return self._outgoing.num_event_bytes
 
     @property
@@ -149,16 +149,16 @@ class Conversation:
         self._perform(self._session.violation(violation))
 
     def note_not_followed(self, fields: Sequence[str]) -> None:
-        """What its client asks for in a vendor's form, and nobody here can do."""
+        """Notes requests in a vendor's form that this server cannot follow."""
         if fields:
             self.log.info("not followed", fields=", ".join(fields))
 
     def say(self, answer: Reply | Close) -> None:
-        """What the session does not know of: it goes out behind all that waits, and nothing behind a Close."""
+        """Sends a message that the session does not know of: after all that waits, and nothing after a Close."""
         self._outgoing.put(answer)
 
     def hold_up(self, is_held_up: bool) -> None:
-        """What is sent waits for the peer, or does not any more: for one who stays so nothing further is made."""
+        """Tells whether messages wait for the peer: for one that stays so nothing further is made."""
         if is_held_up:
             self._holding_up.set(self._loop.time() + _SLOW_AFTER_S, lambda: self._reach(False))
         else:

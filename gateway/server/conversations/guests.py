@@ -1,4 +1,4 @@
-"""Who is being served: every conversation of the server's, whatever carries it, to be told of drain and end."""
+"""All conversations of the server, whatever carries them, to be told of drain and end."""
 
 import asyncio
 from collections.abc import Iterator

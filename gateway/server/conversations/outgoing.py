@@ -1,4 +1,4 @@
-"""What waits for one peer: answers, and behind them engine events that have not become output yet.
+"""Backlog for one peer: answers, and after them engine events that have not become output yet.
 
 An event becomes output only when nothing else waits, so that audio which the engine made before a `cancel`, and the
 peer had no room for, is dropped by the Session's own rule.
@@ -20,7 +20,7 @@ _MAX_WAITING_ANSWERS: Final = 256
 # Events that wait for the socket, over all contexts. The engine's lead keeps far below it while a peer reads at
 # all: 16 MiB are 5 minutes of PCM or an hour of Opus.
 _MAX_WAITING_EVENT_BYTES: Final = 16 * 1024 * 1024
-# What an event, or an item of one, takes beside its text and audio.
+# An event, or an item of one, takes so much beside its text and audio.
 _EVENT_BYTES: Final = 256
 
 Item = ServerMessage | AudioMessage | Reply | Close

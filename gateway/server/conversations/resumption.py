@@ -39,7 +39,7 @@ class Resumption:
 
     @property
     def num_kept_bytes(self) -> int:
-        """Of all sessions. From any thread."""
+        """Bytes kept for all sessions. From any thread."""
         return self._retention.num_kept_bytes
 
     def begin(self, converse: Callable[[str], Conversation]) -> Sitting:

@@ -1,4 +1,4 @@
-"""What all conversations of a server share."""
+"""Services that all conversations of a server share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a socket serves: a conversation, and the protocol that its client speaks. It may outlive the socket."""
+"""A conversation with the protocol that its client speaks. It may outlive the socket that serves it."""
 
 from dataclasses import dataclass
 from typing import Protocol

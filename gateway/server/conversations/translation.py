@@ -1,4 +1,5 @@
-"""What a socket speaks: frames in, effects out; the session's messages in, frames out. Native, or a dialect.
+"""Translations of what a socket speaks: frames in, effects out; the session's messages in, frames out. Native, or a
+dialect.
 
 Audio of a dialect is made here, behind everything that a cancel drops, and off the event loop where it costs.
 """
@@ -23,7 +24,7 @@ from voicegate.protocol.formats import NATIVE_RATE_HZ, OutputFormat
 from voicegate.protocol.messages import ClientMessage, ServerMessage
 from voicegate.protocol.opus_packet import packet_duration_48k
 
-# What is asked for, as far as it is possible here.
+# Reduces a request to what is possible here.
 Adapt = Callable[[wire.Open], wire.Open]
 
 _PCM_BYTES_PER_MS = 2 * NATIVE_RATE_HZ // 1000
@@ -39,7 +40,7 @@ class Translator(Protocol):
 
     @property
     def frame_of(self) -> Callable[[ServerMessage | AudioMessage], str | bytes] | None:
-        """The same, where it always is one frame and takes no time. None: it is not so, ask `word`."""
+        """One frame, where a message always is one and takes no time. None: it is not so, ask `word`."""
 
 
 class NativeTranslator:

@@ -1,4 +1,4 @@
-"""What a request says of who sends it: tag, trace, and the key of whichever vendor's client it is. Pure.
+"""Callers: what a request says of its sender. Tag, trace, and the key of whichever vendor's client it is. Pure.
 
 Whether anybody is let in with such a key is for others to say (gateway/auth/).
 """
@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 from urllib.parse import parse_qs
 
-# Of all that a request names of itself in a log line.
+# Length of a caller's name for itself in a log line.
 _MAX_TAG_CHARS: Final = 64
 _TAG_HEADER: Final = "X-Client-Tag"
 _TAG_PARAMETER: Final = "client_tag"

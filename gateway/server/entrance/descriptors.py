@@ -7,13 +7,13 @@ from typing import Final
 # Connections beyond the sockets: handshakes under way, probes and pages. Lower makes a flood of connections that send
 # nothing cut each other sooner; higher costs files.
 SPARE_CONNECTIONS: Final = 64
-# What the process has open besides: files of the model, pipes of the encoder processes, the GPU's, logs.
+# Files that the process has open besides: those of the model, pipes of the encoder processes, the GPU's, logs.
 OWN_FILES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """Of open files; None: no limit."""
+    """Limits of open files; None: no limit."""
 
     soft: int | None
     hard: int | None

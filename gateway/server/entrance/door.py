@@ -1,4 +1,4 @@
-"""Who is connected, from the first byte on: counts connections, handshakes and sockets. Pure.
+"""Counts connections, handshakes and sockets, from the first byte on. Pure.
 
 Connections that have not become sockets have few places, which are for probes and handshakes. When these run out the
 oldest goes of the address that has most of them: a probe is answered within milliseconds, so what is old is what sends

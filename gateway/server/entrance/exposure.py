@@ -1,4 +1,4 @@
-"""What a server that others can reach leaves open, to be said loudly at its start. Pure."""
+"""Warnings at the start of a server that others can reach: what it leaves open. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who is at the other end: the client's address, behind proxies too, and whom it counts as. Pure."""
+"""Peers: the client's address, through proxies too, and the owner that it counts as. Pure."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -23,7 +23,7 @@ _MAX_HEAD_LINES: Final = 130  # the last one, which is blank, included: the WebS
 _TOO_LARGE: Final = f"the head of a request has at most {MAX_HEAD_BYTES} bytes and {_MAX_HEAD_LINES} lines"
 NO_REQUEST: Final = "this is no request in HTTP/1.1"
 _WHOLE_URL: Final = re.compile(rb"([A-Za-z]+ )https?://[^/?#\s]+(/?)", re.IGNORECASE)
-# Of the path alone: a base URL may end with a slash, and a path be put behind it with another.
+# Method and path alone: a base URL may end with a slash, and a path with another be put after it.
 _PATH: Final = re.compile(rb"([A-Za-z]+ )(/[^?#\s]*)")
 _SLASHES: Final = re.compile(rb"/{2,}")
 _LAST_SLASH: Final = re.compile(rb"(?<=[^/])/$")

@@ -51,7 +51,7 @@ class Sites:
         return None if is_listed or not hosts else self._unknown_name(hosts[0])
 
     def cors_headers(self, origins: Sequence[str], hosts: Sequence[str]) -> dict[str, str]:
-        """What lets a page of another site read an answer."""
+        """Headers that let a page of another site read an answer."""
         if not origins or self.refusal(origins, hosts) is not None:
             return {"Vary": "Origin"}
         return {

@@ -13,7 +13,7 @@ from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.setting_files import read_setting_file
 
-# Of a chain, or a key.
+# Size of a chain, or a key.
 _MAX_PEM_BYTES: Final = 1024 * 1024
 
 # From the connection on. Lower cuts those on bad lines; higher lets those who send nothing keep a place for longer.

@@ -23,14 +23,14 @@ from voicegate.gateway.session.stall import StallWatch
 
 # Parsed at a time: up to 170 of the smallest chunks of a body. Lower costs large bodies more calls.
 _PIECE_BYTES: Final = 1024
-# Of a body that nobody wants. Lower makes clients that send more lose the answer, which says why; higher lets them
-# send in vain for longer.
+# Read and dropped of an unwanted body. Lower makes clients that send more lose the answer, which says why; higher lets
+# them send in vain for longer.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 _DISCARDING_S: Final = 5.0
 
 
 class HttpServer:
-    """What all requests share."""
+    """State that all requests share."""
 
     def __init__(self, app: ASGIApp, *, write_stall_s: float) -> None:
         self.config = uvicorn.Config(
@@ -49,7 +49,7 @@ class HttpServer:
 
 
 class _AnswersTransport:
-    """What uvicorn's answers use of a transport. Their end is not always that of the connection."""
+    """The part of a transport that uvicorn's answers use. Their end is not always that of the connection."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         self.write = transport.write
@@ -87,7 +87,7 @@ class HttpConnection(H11Protocol):
         self._on_departure()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio asks whether to leave the transport open
-        """Who has asked for a page and says no more may still read it; who sends anything else and goes has left.
+        """Keeps the answer for a client that asked for a page and says no more; one that sent anything else has left.
 
         In TLS there are no halves, and loops complain of who asks for one."""
         if self._is_in_tls:

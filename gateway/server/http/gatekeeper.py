@@ -1,4 +1,4 @@
-"""What holds for every HTTP request: whose pages may ask, who needs a key, what may be read, headers of answers."""
+"""Rules for every HTTP request: whose pages may ask, who needs a key, what may be read, headers of answers."""
 
 import time
 from contextlib import suppress
@@ -29,7 +29,7 @@ from voicegate.gateway.server.seldom import SeldomLog
 _READING: Final = ("GET", "HEAD")
 # Asked for by whatever name balancers know; a page at a name of an attacker's learns nothing from them.
 _PROBES: Final = ("/healthz", "/readyz")
-# Who asks for these needs no key: probes have none, and the page is where a person puts theirs.
+# These need no key: probes have none, and the page is where a person puts theirs.
 OPEN_PATHS: Final = frozenset({"/", *_PROBES, "/openapi.json", *pages_static.paths()})
 _SHOWN_CHARS: Final = 80
 

@@ -1,4 +1,4 @@
-"""What there is to choose from, in the forms in which clients of other vendors ask for it."""
+"""Lists of voices and models, in the forms in which clients of other vendors ask for them."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -91,7 +91,7 @@ def _described(name: str) -> dict[str, object]:
 
 
 def _elevenlabs_model(info: EngineInfo) -> dict[str, object]:
-    """Of what it is asked for by there any name will do, so there is but the one."""
+    """The one model: any name will do for its clients."""
     languages = [{"language_id": language, "name": language} for language in info.languages]
     can_nots = ("be_finetuned", "do_voice_conversion", "use_style", "use_speaker_boost")
     return {

@@ -260,7 +260,7 @@ _KEY_PLACES: Final[Node] = {
 
 
 def _secured(paths: Node, open_paths: frozenset[str]) -> Node:
-    """What is said of keys by a server that asks for them."""
+    """Adds keys to the document of a server that asks for them."""
     for path in open_paths.intersection(paths):
         for operation in paths[path].values():
             operation["security"] = []

@@ -1,4 +1,4 @@
-"""What GET answers: probes, capacity, voices, and the browser client's files."""
+"""Answers to GET: probes, capacity, voices, and the browser client's files."""
 
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
@@ -156,7 +156,7 @@ def unknown_voice(request: Request) -> Response:
 
 
 def missing(request: Request, status: HTTPStatus, line: str, **headers: str) -> Response:
-    """What nobody asked for in a body: one line for people, and for a vendor's programs as `problem`."""
+    """Unknown fields of a body: one line for people, and for a vendor's programs as `problem`."""
     if vendor_of(request.url.path, request.headers) is None:
         return text(status, line, **headers)
     return problem(request, status, ErrorCode.UNSUPPORTED.value, line, **headers)

@@ -33,7 +33,8 @@ class Speech:
         self._encoder: StreamEncoder | None = None
 
     async def parts(self) -> AsyncGenerator[bytes]:
-        """Of the answer's body, as they are made; the first once there is audio or the end. Raises SpeechFailed."""
+        """Parts of the answer's body, as they are made; the first once there is audio or the end. Raises
+        SpeechFailed."""
         for message in self._messages:
             self._conversation.receive(message)
         while True:

@@ -1,4 +1,4 @@
-"""What the handlers of requests share, beyond the request itself."""
+"""Services that handlers of requests share, beyond the request itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-# Of all in a row, before the loop does something else. What is being read then is not interrupted.
+# Time of a series of turns, before the loop does something else. A turn under way is not interrupted.
 _TURN_S: Final = 0.001
 
 

@@ -13,7 +13,7 @@ from voicegate.protocol.errors import ErrorCode
 
 _SPEAK_PATH: Final = "/v1/speak"
 _MODELS_PATH: Final = "/v1/models"
-# Of an error in a header: it may name what the client sent.
+# Length of an error in a header: it may name what the client sent.
 _HEADER_CHARS: Final = 200
 
 
@@ -106,6 +106,6 @@ def problem_body(
 
 
 def unauthorized_body(path: str, reason: str, request_id: str = "", headers: Mapping[str, str] = NO_HEADERS) -> object:
-    """What a client without a good key is told."""
+    """The body for a client without a good key."""
     code, status = ErrorCode.UNAUTHORIZED.value, HTTPStatus.UNAUTHORIZED
     return problem_body(path, code, reason, status, request_id=request_id, headers=headers)

@@ -1,4 +1,4 @@
-"""Who is at the other end of an HTTP request, as the listener tells the app."""
+"""The sender of an HTTP request, as the listener tells the app."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

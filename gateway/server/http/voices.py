@@ -63,7 +63,7 @@ class Voices:
         return json({"default": status.info.default_voice, "voices": voices})
 
     async def _search(self, request: Request) -> Response:
-        """Of those whose name or description has the words that are looked for; a page's token is its last name."""
+        """Voices whose name or description has the words that are looked for; a page's token is its last name."""
         status = self._stage.status()
         if status.info is None:
             return unready(request, status.unready_reason or "not ready")

@@ -79,7 +79,7 @@ class Exporter:
         self, status: Callable[[], Status], stats: Callable[[], EngineStats], *, tags: Iterable[str] = ()
     ) -> None:
         """`tags`: of clients that are told apart."""
-        # Of the process: else a second series for each counter, which nobody asks for.
+        # Process-wide: else a second series for each counter, which no reader asks for.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.meters = Meters(self.registry, tags)

@@ -1,4 +1,4 @@
-"""What is counted as it happens: a context at a time, never a packet. Every metric of that kind, with its help.
+"""Counts events as they happen: a context at a time, never a packet. Every metric of that kind, with its help.
 
 Labels have few values, known beforehand: no voices, keys or addresses, which clients or time would multiply, and of
 tags those that the operator has listed (ADR 0023). Of these the log tells.
@@ -75,7 +75,7 @@ class Meters:
             self._errors.labels(code.value)
 
     def witness(self, tag: str | None) -> Witness:
-        """Of a client's contexts."""
+        """A witness of a client's contexts."""
         return Both(self, self._tags.witness(tag))
 
     # --- contexts ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is read when somebody asks: how much of the server is taken, and the engine's own numbers.
+"""Reads states at a scrape: how much of the server is taken, and the engine's own numbers.
 
 Called from the exporter's thread, while the event loop and the engine's thread go on: it reads numbers, one by one.
 """
@@ -35,7 +35,7 @@ _ENGINE_GAUGES: Final = (
     ("flow_blocks_reserved", "Of these, what active clauses are expected to fill yet", "reserved_flow_blocks"),
     ("flow_blocks_limit", "All blocks beside those of voices' prompts", "max_flow_blocks"),
 )
-# Of each engine process, or each token2wav of a disaggregated engine. Name without its prefix, help, the engine's own
+# For each engine process, or each token2wav of a disaggregated engine. Name without its prefix, help, the engine's own
 # name.
 _REPLICA_GAUGES: Final = (
     ("replica_ready", "1: this engine process, or token2wav, takes newcomers", "replica_ready"),
@@ -49,7 +49,7 @@ _REPLICA_COUNTERS: Final = (
     ("replicas_lost", "Times that an engine process ended unasked, or a token2wav's device hung", "replicas_lost"),
     ("replica_utterances_lost", "Contexts that failed with it", "replica_utterances_lost"),
 )
-# Of each one's stages.
+# By stage of each one.
 _REPLICA_STAGE_COUNTERS: Final = (
     ("replica_stage_seconds", "Time of a stage's work, of one engine process or token2wav", ("seconds",)),
     ("replica_stage_runs", "LLM steps, Euler steps of the flow, calls of the vocoder", ("steps", "calls")),

@@ -1,4 +1,4 @@
-"""What clients had, by the tag that they name themselves with, for tags that the operator has listed (ADR 0023)."""
+"""Counts by the tag that clients name themselves with, for tags that the operator has listed (ADR 0023)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 from voicegate.gateway.session.context import Context
 from voicegate.gateway.session.witness import Nobody, Witness
 
-# Who has no listed tag, or none.
+# Clients without a listed tag.
 OTHER: Final = "other"
 
 

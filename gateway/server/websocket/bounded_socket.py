@@ -96,7 +96,7 @@ class BoundedSocket(Connection):
 
     @property
     def num_held_bytes(self) -> int:
-        """What waits for the peer outside the kernel."""
+        """Bytes that wait for the peer outside the kernel."""
         return self.transport.get_write_buffer_size()
 
     @property

@@ -183,7 +183,7 @@ class Connection:
                 self.conversation.receive(effect)
 
     def _resume(self, message: wire.Resume) -> None:
-        """What was said on this socket so far goes out, then the answer, then what the other session has to say."""
+        """Sends what was said on this socket so far, then the answer, then what the other session has to say."""
         own = self._sitting
         if own.continuity is None:
             reason = "this server does not resume sessions; open the contexts again"
@@ -225,7 +225,7 @@ class Connection:
             sitting.conversation.taker = _DirectTaker(self._websocket, frame_of)
 
     async def _write_owed(self, sitting: Sitting) -> bool:
-        """What an earlier socket of this session was sent; False when this one is closed."""
+        """Sends again what an earlier socket of this session was sent; False when this one is closed."""
         assert sitting.continuity is not None, "only those with one are resumed"
         while (frame := sitting.continuity.take_owed()) is not None:
             if not await self._send(frame):
