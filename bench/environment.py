@@ -1,4 +1,4 @@
-"""What a measurement was taken on, torch's share of it included. Goes into every result file."""
+"""The environment of a measurement, torch's share of it included. Goes into every result file."""
 
 from importlib import metadata
 from pathlib import Path

@@ -68,7 +68,7 @@ Spoken = Callable[[str, str, SpeakingMode, int], npt.NDArray[np.int16]]  # a tex
 
 
 def from_files(directory: Path) -> Spoken:
-    """What `keep` has left there."""
+    """Speech that `keep` has left there."""
 
     def spoken(text: str, voice: str, mode: SpeakingMode, seed: int) -> npt.NDArray[np.int16]:
         with wave.open(str(directory / _file_name(voice, mode, seed))) as file:

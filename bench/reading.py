@@ -1,4 +1,4 @@
-"""What reading text costs the engine's thread: `python -m voicegate.bench.reading [--json FILE] [--text NAME]`.
+"""Cost of reading text in the engine's thread: `python -m voicegate.bench.reading [--json FILE] [--text NAME]`.
 
 Messages of 16 KiB, plain and hostile, read bite by bite to the end as if speech needed all of it. Of every bite the
 shortest time of several rounds, so that neighbours on the machine do not count; of those, the longest and the sum.
@@ -31,7 +31,7 @@ def _always(unit: str) -> Unit:
     return lambda _: unit
 
 
-# What a message repeats.
+# Units that a message repeats.
 UNITS: Final[dict[str, Unit]] = {
     "prose": _always("The quick brown fox jumps over the lazy dog, and then it sleeps for a while under a tree. "),
     "Chinese prose": _always("他们到的时候，房子里已经没有人了，谁也不知道钥匙放在哪里。"),
@@ -80,7 +80,7 @@ UNITS: Final[dict[str, Unit]] = {
 
 
 def message(name: str, *, num_chars: int, seed: int = 0) -> str:
-    """Of the named unit, so many characters."""
+    """A message of the named unit, so many characters."""
     rng, unit = random.Random(seed), UNITS[name]
     parts: list[str] = []
     length = 0

@@ -50,7 +50,7 @@ def load(language: str) -> list[Row]:
 
 
 def words(spoken: str, gap: str = "") -> str:
-    """What counts of a reading: neither case nor marks, and blanks where `gap` is one."""
+    """Words of a reading that count: neither case nor marks, and blanks where `gap` is one."""
     return _MARKS.sub(gap, spoken.casefold()).strip()
 
 

@@ -1,4 +1,4 @@
-"""What a speech recogniser hears: pocketsphinx's default English model. A weak one: compare many words, not a few."""
+"""Recognises speech with pocketsphinx's default English model. A weak one: compare many words, not a few."""
 
 import re
 

@@ -16,7 +16,7 @@ def save(report: Mapping[str, Any], path: Path | None) -> None:
 
 
 def gather(measure: Callable[[str], Mapping[str, Any]], kinds: Iterable[str], path: Path | None) -> None:
-    """What is measured beside each kind, printed and saved as soon as it is there."""
+    """Gathers each kind's measurements, printed and saved as soon as they are there."""
     beside: dict[str, Mapping[str, Any]] = {}
     report = {"environment": environment.describe(), "beside": beside}
     for kind in kinds:

@@ -114,7 +114,7 @@ def flattery(voices: Sequence[str], scenarios: Iterable[Scenario]) -> list[str]:
 
 
 class Measured:
-    """What is known so far; saved after every scenario, so that a run that is killed leaves what it had."""
+    """Results so far; saved after every scenario, so that a run that is killed leaves what it had."""
 
     def __init__(self, options: argparse.Namespace, start_s: float) -> None:
         self.report: dict[str, Any] = {

@@ -54,7 +54,7 @@ def picture(run: dict[str, Any]) -> str:
 
 
 def socket_headline(runs: Sequence[dict[str, Any]]) -> str | None:
-    """What a user feels, through sockets; times of the first run. None: one stream alone was not measured."""
+    """The headline for users, through sockets; times of the first run. None: one stream alone was not measured."""
     run = runs[0]
     rows = {name: row for name, row in run["scenarios"].items() if row is not None}
     parts = []
@@ -108,7 +108,7 @@ def gpu_headline(run: dict[str, Any]) -> str:
 
 
 def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Of bench.socket."""
+    """Tables of bench.socket."""
     lines = []
     for index, run in enumerate(runs):
         lines += _socket_table(run, "Again, t" if index else "T", docs="docs/")
@@ -121,7 +121,7 @@ def socket_tables(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def scale_table(run: dict[str, Any]) -> list[str]:
-    """Of bench.replicas scale: the same load a GPU on one and on all."""
+    """Table of bench.replicas scale: one load a GPU, on one and on all."""
     machine = run["environment"]
     lines = [
         f"Engine processes behind one front (`--gpus`), {machine['gpu']}, torch {machine['torch']}, {_commit(run)}; "
@@ -252,7 +252,7 @@ def _gpu_remarks(run: dict[str, Any]) -> list[str]:
 
 
 def _better(ratios: dict[str, float | None]) -> str:
-    """Of what was measured."""
+    """The better one of two measurements."""
     named = (("first_audio", "first audio"), ("throughput", "throughput"))
     return ", ".join(f"{word} {ratios[key]:.0f} times better" for key, word in named if ratios.get(key))
 

@@ -1,4 +1,4 @@
-"""What the server needs besides our own packages, as pip reads it: requirements.py pyproject.toml EXTRA...
+"""Requirements of the server besides our own packages, as pip reads it: requirements.py pyproject.toml EXTRA...
 
 An image installs it in a layer below our code, so that only a change of it installs anything again.
 """
@@ -13,7 +13,7 @@ _OURS = re.compile(r"voicegate(?:\[(?P<extra>\w+)\])?$|voicegate-tiny-model\b")
 
 
 def requirements(project: dict[str, Any], *extras: str) -> Iterator[str]:
-    """Of the package and of these extras, with those of the extras that they name."""
+    """Requirements of the package and of these extras, with those of the extras that they name."""
     yield from project["dependencies"]
     for extra in extras:
         yield from _of_extra(project["optional-dependencies"], extra)

@@ -1,4 +1,4 @@
-"""What each choice that a user has on a GPU is worth to the whole engine, which is built anew for every row.
+"""Ablation: the worth of each choice that a user has on a GPU to the whole engine, which is built anew for every row.
 
     python -m voicegate.bench.engine.ablation --device cuda --model DIR --json FILE [--rows all ...]
 
@@ -88,7 +88,7 @@ def header(scenarios: Sequence[object], base: str = "all") -> str:
 
 
 def _share(rate: float, base: Mapping[str, Any] | None) -> str:
-    """Of the throughput with everything on."""
+    """Share of the throughput with everything on."""
     return f"{100 * rate / base['audio_s_per_s']:.0f}%" if base is not None and base["audio_s_per_s"] else "-"
 
 

@@ -32,7 +32,7 @@ from voicegate.engine.interface import (
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """What all utterances of a run share."""
+    """Common to all utterances of a run."""
 
     mode: SpeakingMode = SpeakingMode.AUTO
     audio: AudioFormat = field(default_factory=AudioFormat)

@@ -1,4 +1,4 @@
-"""What a voice that is being added costs others: a listener with speech on its way, and newcomers one after another.
+"""Enrolment: the cost of adding a voice for a listener with speech on its way, and for new requests one after another.
 
     python -m voicegate.bench.engine.enrolment [--model DIR] [--threads N] [--json FILE]
 
@@ -76,7 +76,7 @@ class Standstill:
 
 
 class Lateness:
-    """Of the event loop."""
+    """Lateness of the event loop."""
 
     worst_s = 0.0
 

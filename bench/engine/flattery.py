@@ -1,4 +1,4 @@
-"""What flatters a run's figures: where it was told, or given, more than a gateway in service is. Pure."""
+"""Flattery: where a run was told, or given, more than a gateway in service is. Pure."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,14 +8,14 @@ from voicegate.bench.engine.texts import Lengths
 from voicegate.engine.config import EngineConfig
 
 _SHIPPED: Final = EngineConfig(Path())
-# Of runs from when the prompt's length decided how soon its first block was full; results name its last setting.
+# Runs from when the prompt's length decided how soon its first block was full; results name its last setting.
 _LUCKY_PROMPT: Final = (
     "the first block takes 10 speech tokens behind this run's prompts; over all prompt lengths it was 14, at worst 24"
 )
 
 
 def flattery(run: Mapping[str, Any]) -> list[str]:
-    """Of a result file of bench.engine, one phrase each; what it does not hold is left out."""
+    """Flattering parts of a result file of bench.engine, one phrase each; parts that it does not hold are left out."""
     config, load = run["config"], run["load"]
     phrases = ["measured at the engine seam: no sockets, no gateway, no client's network"]
     if load["tokens_per_s"] is None:

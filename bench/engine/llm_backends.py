@@ -1,4 +1,4 @@
-"""What runs the speech LLM, compared: our CUDA runner, and TensorRT-LLM in the ways that it can be set up.
+"""Backends of the speech LLM, compared: our CUDA runner, and TensorRT-LLM in the ways that it can be set up.
 
     python -m voicegate.bench.engine.llm_backends --model DIR --merged-hf DIR --json FILE [--rows ours in-process ...]
 

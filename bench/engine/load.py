@@ -14,7 +14,7 @@ from typing import Final
 
 from voicegate.clients.python.timeline import Arrival, play
 
-# What an ordinary player collects before it begins.
+# An ordinary player collects so much before it begins.
 PREBUFFER_MS: Final = 80
 
 # Events closer together than this are one chunk of the engine's: packets are encoded in slices, each with an event.
@@ -48,7 +48,7 @@ def text_times_s(num_pieces: int, tokens_per_s: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What one listener got; durations, so free of any clock. None: it never came to that.
+    """Speech as one listener got it; durations, so free of any clock. None: it never came to that.
 
     Of a listener who was cut off while waiting, the times are what had been waited by then: lower bounds.
     """

@@ -38,7 +38,7 @@ _NUM_LENGTHS: Final = 25  # speech tokens of a flow block
 
 
 def shortened(voice: Voice, num_lengths: int) -> list[Voice]:
-    """Of that many prompt lengths, the longest first. Raises UsageError where the prompt is too short for it."""
+    """The prompt at that many lengths, the longest first. Raises UsageError where it is too short for them."""
     if voice.num_tokens < num_lengths:
         raise UsageError(f"voice {voice.name!r} has a prompt of {voice.num_tokens} tokens; {num_lengths} are needed")
     return [

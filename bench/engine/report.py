@@ -11,7 +11,7 @@ from voicegate.clients.bench.stats import low_summary, summary
 _CONTINUITY_LIMITS_MS: Final = (50, 100)
 _NUM_FAILURES_SHOWN: Final = 3
 
-# What "sustained" means: nobody hears a gap, newcomers are served, nothing is refused or left behind.
+# "Sustained" means: no listener has a gap, new requests are served, nothing is refused or left behind.
 SUSTAINED_C100: Final = 0.99
 SUSTAINED_FIRST_AUDIO_P95_MS: Final = 300.0
 

@@ -67,7 +67,7 @@ def parse_scenario(name: str, *, default_streams: int) -> ScenarioName:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the command line asked for."""
+    """Options of the command line."""
 
     config: EngineConfig
     scenarios: tuple[ScenarioName, ...]
@@ -108,7 +108,7 @@ async def measure(run: Run, save: Save) -> None:
         result["scenarios"]["memory"] = await memory_growth(run.config)
     if run.plain_llms:
         _measure_plain(run, load, result, save)
-    # Of an H200; elsewhere nobody promised anything.
+    # For an H200; elsewhere there are no targets.
     result["targets"] = report.targets_report(result) if result["environment"]["gpu"] else []
     result["flattered_by"] = flattery(result)
     save(result)

@@ -16,7 +16,7 @@ from voicegate.bench.engine.usage import UsageMeter
 from voicegate.clients.bench.stats import percentile, summary
 from voicegate.engine.interface import Done, Timing
 
-# Whoever was refused, or had nothing to say, tries again after this.
+# An utterance that was refused, or had nothing to say, is tried again after this.
 _RETRY_S: Final = 1.0
 # How often a running load is looked at.
 _LOOK_S: Final = 0.05
@@ -30,7 +30,7 @@ _PACKET_48K: Final = 960  # of 20 ms
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a scenario is made of."""
+    """Parts of a scenario."""
 
     scripts: Sequence[Script]  # 3..15 s, say; taken in turn
     short_scripts: Sequence[Script]  # of one clause
@@ -67,7 +67,7 @@ class Outcome:
 
 
 class Casting:
-    """Who says what: scripts in turn, voices at random; the same for the same seed."""
+    """Assigns scripts in turn and voices at random; equal seeds assign equally."""
 
     def __init__(self, scripts: Sequence[Script], voices: Sequence[str], seed: int) -> None:
         self._scripts: Iterator[Script] = cycle(scripts)

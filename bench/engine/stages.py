@@ -82,7 +82,7 @@ class Ear:
         self._is_new_chunk = True
 
     def begin_step(self) -> None:
-        """What one step brings is one chunk, in however many events."""
+        """Events of one step are one chunk, however many they are."""
         self._is_new_chunk = True
 
     def hear(self, events: list[EngineEvent]) -> None:

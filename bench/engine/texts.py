@@ -19,7 +19,7 @@ from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.model.config import StopRule
 from voicegate.engine.text.tokenizer import TextTokenizer
 
-# Of one clause, where the text allows it.
+# Length of one clause, where the text allows it.
 _CLAUSE_S: Final = 4.0
 # A clause is drawn among this many that come nearest to its length. Lower -> lengths are met better, texts repeat.
 _NUM_NEAREST: Final = 4

@@ -1,4 +1,4 @@
-"""What a scenario took beside the time of its listeners: the bench's own loop, GPU memory, time by stage."""
+"""Usage of a scenario beside the time of its listeners: the bench's own loop, GPU memory, time by stage."""
 
 import asyncio
 import time

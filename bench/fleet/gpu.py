@@ -32,7 +32,7 @@ class Gpu:
 
 
 def measured(results: Path) -> Gpu:
-    """Of bench/results/engine-h200-3d38cbd.json."""
+    """As measured in bench/results/engine-h200-3d38cbd.json."""
     scenarios = json.loads(results.read_text())["scenarios"]
     rows = [[scenarios[name]["first_audio_ms"][key] for _, key in _SHARES] for name in _SCENARIOS.values()]
     return Gpu(tuple(_SCENARIOS), tuple(share for share, _ in _SHARES), rows, max(_SCENARIOS))

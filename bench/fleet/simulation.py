@@ -36,7 +36,7 @@ class Case:
 
 @dataclass(slots=True)
 class Window:
-    """What befell the turns that began in it."""
+    """Events of the turns that began in it."""
 
     first_audio_ms: list[float] = field(default_factory=list)
     num_refused: int = 0

@@ -34,23 +34,23 @@ _NUM_MERGES: Final = 800
 # Channels of the residual stream: what a position is worth, and the sum.
 _WORTH: Final = 0
 _SUM: Final = 1
-# Of the embeddings' channel per speech token. Higher -> what is worth much has a longer embedding, whose norm takes it
-# back: the end of the prompt's instruction is worth a hundred.
+# Scale of the embeddings' channel per speech token. Higher -> a token with much worth has a longer embedding, whose
+# norm takes it back: the end of the prompt's instruction is worth a hundred.
 _UNIT: Final = 0.001
-# Of the end's logit: a token too many in 400 weighs about 20. Lower -> sentences end some tokens late.
+# Gain of the end's logit: a token too many in 400 weighs about 20. Lower -> sentences end some tokens late.
 _STOP_GAIN: Final = 20_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Of a generated voice: what it says, and for how many speech tokens."""
+    """Prompt of a generated voice: its text, and its number of speech tokens."""
 
     transcript: str
     num_tokens: int
 
 
 def english_merges() -> list[tuple[str, str]]:
-    """Of a byte-level vocabulary, learnt from the benches' sentences."""
+    """Merges of a byte-level vocabulary, learnt from the benches' sentences."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -69,7 +69,7 @@ class Worths:
         self._tokenizer = tokenizer
         self.by_id = generated_numbers("natural.worth").uniform(_LEAST_WORTH, _MOST_WORTH, model.llm.vocab_size)
         instruction = self._ids(model.instruct_prefix.removesuffix(END_OF_PROMPT))
-        # What comes before it is not spoken.
+        # Text before it is not spoken.
         self.by_id[tokenizer.token_to_id(END_OF_PROMPT)] = -self.by_id[instruction].sum()
 
     def of(self, text: str) -> float:

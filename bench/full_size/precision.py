@@ -1,4 +1,4 @@
-"""What rounding a checkpoint's weights, or computing in less than float32, does to what each part gives out.
+"""Precision: effects of rounding a checkpoint's weights, or of computing in less than float32, on each part's output.
 
 The same inputs through the same code, once in float32 and once otherwise; the differences are in units of the output.
 """

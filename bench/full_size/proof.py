@@ -1,4 +1,4 @@
-"""That a generated source converts, loads and speaks; and what rounding its weights does to each part."""
+"""Proof that a generated source converts, loads and speaks; and effects of rounding its weights on each part."""
 
 import asyncio
 import resource

@@ -29,7 +29,7 @@ from voicegate.engine.llm.model import HEAD, TEXT_TABLE, TIED_TEXT_HEAD
 from voicegate.engine.model.config import Family, ModelConfig
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 
-# Of the rule: f0 between 0 and 400 Hz, voiced and unvoiced; audio within its limits.
+# Factors of the rule: f0 between 0 and 400 Hz, voiced and unvoiced; audio within its limits.
 _FACTORS: Final = {"f0_predictor.classifier.weight": 150.0, "conv_post.parametrizations.weight.original0": 0.1}
 _SHIFTS: Final = {"conv_post.bias": -1.5}
 # With `never_stop`: stop rows of the head are zero and the others this much larger. A zero row still has a chance where
@@ -216,5 +216,5 @@ def qwen2_config(sizes: LlmSizes) -> Mapping[str, Any]:
 
 
 def yaml_text(sizes: Sizes) -> str:
-    """What upstream keeps in cosyvoice3.yaml."""
+    """Text that upstream keeps in cosyvoice3.yaml."""
     return _YAML.read_text().format(sizes=sizes)

@@ -1,4 +1,4 @@
-"""What the gateway itself costs: CPU a message and a stream, and what it adds between engine and client.
+"""The gateway's own cost: CPU a message and a stream, and the time that it adds between engine and client.
 
     python -m voicegate.bench.gateway [--json FILE] [--streams 1 100 400 1000] [--loads served fine] [--seconds 10]
 

@@ -1,4 +1,4 @@
-"""What the bench's processes of clients have in common: cores that are not the server's, and a window that counts."""
+"""Common parts of the bench's client processes: cores that are not the server's, and a window that counts."""
 
 import argparse
 import asyncio
@@ -14,7 +14,7 @@ import uvloop
 
 @dataclass(slots=True)
 class Counting:
-    """What a client looks at before it counts."""
+    """Preconditions that a client looks at before it counts."""
 
     is_counting: bool = False
 

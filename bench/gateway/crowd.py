@@ -1,4 +1,4 @@
-"""What strangers cost those who only want to hear something: crowds that come and go, floods of cheap messages.
+"""Crowds: the cost of strangers for listeners. Connections that come and go, floods of cheap messages.
 
     python -m voicegate.bench.gateway.crowd [--json FILE] [--seconds 10] [--visits-per-s 1000] [--flooders 16]
 

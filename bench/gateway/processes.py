@@ -13,7 +13,7 @@ _LONGEST_LINE_BYTES: Final = 256 * 1024 * 1024
 
 
 def conditions() -> dict[str, Any]:
-    """Of a report, beside its environment."""
+    """Conditions of a report, beside its environment."""
     return {
         "server_core": SERVER_CORE,
         "cores_of_clients": len(os.sched_getaffinity(0) - {SERVER_CORE}),

@@ -47,7 +47,7 @@ class NoRoom(ConnectionError):
 
 
 class Stranger(asyncio.Protocol):
-    """Who answers pings, and waits for one frame at a time, the server's greeting first."""
+    """A stranger that answers pings, and waits for one frame at a time, the server's greeting first."""
 
     def __init__(self, url: SplitResult) -> None:
         self._request = handshake(url.path, url.netloc)

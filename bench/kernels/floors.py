@@ -1,4 +1,4 @@
-"""What memory or arithmetic alone would take of each piece of the three models; needs no device.
+"""Floors: the time that memory or arithmetic alone would take of each piece of the three models; needs no device.
 
 Bytes are those that must come from memory, weights and context, once each; activations may stay in the cache.
 """
@@ -53,7 +53,7 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 
 def llm_kernels(config: LlmConfig, num_lines: int, num_attended: float) -> dict[str, Cost]:
-    """Of a launch with so many lines, each of which attends to so many positions."""
+    """A launch with so many lines, each of which attends to so many positions."""
     hidden, inner = config.hidden_size, config.intermediate_size
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     return {
@@ -89,7 +89,7 @@ def llm_prefill(config: LlmConfig, num_prompts: int, num_lines: int, *, lines_pe
 
 
 def flow_kernels(config: FlowConfig, num_rows: int, context: int, *, kv_itemsize: int = 2) -> dict[str, Cost]:
-    """Of a launch over both halves of so many whole blocks behind `context` frames; a norm has no floor."""
+    """A launch over both halves of so many whole blocks after `context` frames; a norm has no floor."""
     estimator = config.estimator
     dim, inner = estimator.dim, estimator.num_heads * estimator.head_dim
     lines = _HALVES * num_rows * FRAMES_PER_BLOCK

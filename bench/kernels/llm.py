@@ -103,7 +103,7 @@ def kernel_us(body: DecoderBody, num_lines: int) -> dict[str, tuple[float, float
 
 
 def host_us(runner: CudaLlmRunner, num_sequences: int, *, num_steps: int = 60) -> dict[str, float]:
-    """Of real decoding one step ahead: the host's time in launch and outputs, and the time of a whole step."""
+    """Real decoding one step ahead: the host's time in launch and outputs, and the time of a whole step."""
     assert FULL_SIZE.end_of_prompt_id is not None
     prompt = LlmPrompt((FULL_SIZE.end_of_prompt_id,), tuple(range(100)))
     for index in range(num_sequences):

@@ -35,7 +35,7 @@ def random_state_dict(config: LlmConfig, *, dtype: torch.dtype = torch.bfloat16)
 
 
 def small(config: LlmConfig, num_layers: int) -> LlmConfig:
-    """The same network of fewer layers and with a short text table."""
+    """A network of fewer layers and with a short text table."""
     return replace(config, num_layers=num_layers, vocab_size=1024, end_of_prompt_id=3)
 
 

@@ -58,7 +58,7 @@ class StepAudio2Fixture:
         self.draw_context()
 
     def draw_context(self) -> None:
-        """The same whenever it is drawn, and in each type: chunks leave frames of their own in it."""
+        """Draws equal contexts each time, in each type: chunks leave frames of their own in it."""
         device = self.model.device
         generator = torch.Generator(device).manual_seed(1)
         for part in (self.memory.estimator, self.memory.tokens, self.memory.frames):

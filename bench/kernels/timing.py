@@ -11,7 +11,7 @@ DEVICE: Final = torch.device("cuda")
 
 
 def device_ms(work: Callable[[], object], *, num_runs: int = 7, calls_per_run: int = 1) -> float:
-    """Of one call."""
+    """Device time of one call."""
     times: list[float] = []
     for _ in range(num_runs):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -47,7 +47,7 @@ def captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
 
 
 def back_to_back_us(graph: torch.cuda.CUDAGraph, *, num_runs: int = 20) -> float:
-    """Of a replay among others that were launched before it ends: none waits for the host."""
+    """Time of a replay among others that were launched before it ends: none waits for the host."""
     runs = []
     for _ in range(num_runs + 3):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -61,5 +61,5 @@ def back_to_back_us(graph: torch.cuda.CUDAGraph, *, num_runs: int = 20) -> float
 
 
 def captured_us(work: Callable[[], None], *, num_runs: int = 20) -> float:
-    """Of `work` in a graph, which has to take the device longer than a launch takes the host: some 10 us."""
+    """Time of `work` in a graph, which has to take the device longer than a launch takes the host: some 10 us."""
     return back_to_back_us(captured(work), num_runs=num_runs)

@@ -71,7 +71,7 @@ def compared(outcomes: Sequence[Outcome], others: Sequence[Outcome]) -> tuple[in
 
 
 def report(case: Case, outcomes: Sequence[Outcome], whole: Sequence[Outcome]) -> dict[str, Any]:
-    """Of all sentences of a case. `whole`: of the same sentences, given at once."""
+    """Reports all sentences of a case. `whole`: those sentences, given at once."""
     first_ms = 1000 * np.array([each.first_audio_s for each in outcomes])
     rises = [each.rise for each in outcomes if each.rise is not None]
     return {

@@ -1,4 +1,4 @@
-"""What can be measured of speech without a listener: its pauses, and where its pitch goes at the end. Pure."""
+"""Measures of speech without a listener: its pauses, and where its pitch goes at the end. Pure."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ _SILENCE_DB = 35.0
 _PAUSE_S = 0.15
 _F0_HZ = (70.0, 350.0)
 _F0_WINDOW_S = 0.04
-# Of the voiced speech, compared: its end against all of it.
+# End of the voiced speech, compared with all of it.
 _END_S = 0.3
 
 

@@ -34,13 +34,13 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.units import SAMPLE_RATE_HZ
 
-# Of a run that hangs: a sentence is over in seconds.
+# Limit of a run that hangs: a sentence is over in seconds.
 _LIMIT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """What a step takes of the clock. All 0: the engine answers at once, and only the text is waited for."""
+    """Times that a step takes of the clock. All 0: the engine answers at once, and only the text is waited for."""
 
     llm_s: float = 0.0
     euler_s: float = 0.0
@@ -48,7 +48,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class BlockTimes:
-    """What blocks of others' streams take, as the engine is told at each step; none of it passes on the clock."""
+    """Times of blocks of others' streams, as the engine is told at each step; none of it passes on the clock."""
 
     first_s: float = 0.0
     later_s: float = 0.0
@@ -95,7 +95,7 @@ class _BusyCore(EngineCore):
 
 @dataclass(slots=True)
 class Spoken:
-    """What a listener had, in seconds since the first piece of text came."""
+    """Speech as a listener had it, in seconds since the first piece of text came."""
 
     first_audio_s: float = 0.0
     gaps_s: list[float] = field(default_factory=list)  # silences of a player without a prebuffer

@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was heard of it."""
+    """Outcome of one utterance."""
 
     num_errors: int
     num_words: int

@@ -38,7 +38,7 @@ class PlainLlm(Protocol):
         """One pass: its speech tokens, each decoded when it is asked for. Raises RuntimeError where the LLM fails."""
 
     def describe(self) -> dict[str, str]:
-        """What a report should say of it."""
+        """Describes itself for a report."""
 
 
 def has_transformers() -> bool:

@@ -1,4 +1,4 @@
-"""What the way between a front and an engine process costs, on CPUs alone: the same engine here, and behind a channel.
+"""Cost of the way between a front and an engine process, on CPUs alone: one engine here, and one behind a channel.
 
 Packets: made in the engine's thread -> in the front's event loop. Calls: flush called -> its answer in the loop, there
 and back. The engine's own part (its thread wakes this loop, or the process's) is in both; the difference is the hop.

@@ -1,4 +1,4 @@
-"""What several GPUs carry together, against one of them: `bench.socket` with `--gpus`, at loads in proportion."""
+"""Scale of several GPUs together, against one of them: `bench.socket` with `--gpus`, at loads in proportion."""
 
 import json
 import subprocess

@@ -32,7 +32,7 @@ _SCENARIOS: Final = ("alone:whole", "alone:20", "live:128:whole", "live:128:20",
 _TOKENS_PER_CHAR: Final = 1.5
 # Behind the last turn that is measured: it is heard by then.
 _TAIL_S: Final = 2.0
-# What an engine reserves for a text token, against the speech tokens that it comes to.
+# An engine reserves so much for a text token, against the speech tokens that it comes to.
 _RESERVED: Final = 8 / 6
 
 

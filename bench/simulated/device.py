@@ -30,17 +30,17 @@ _BLOCKS = (1, 2, 4, 8, 12, 18, 24, 34, 42, 50, 62, 74, 84)
 _BLOCKS_MS = (6.2, 8.4, 9.9, 13.0, 16.0, 22.2, 27.1, 36.4, 45.2, 51.0, 65.3, 75.1, 84.8)
 # engine-h200.json, `stages`: calls of 1 to 46 rows.
 _VOCODER_S, _VOCODER_S_PER_ROW = 0.33e-3, 0.11e-3
-# The same trace: how much longer an Euler step took than in that table, in a load that draws 680 of 700 W, less what
-# finer buckets took off since (docs/adr/0013).
+# From that trace, too: how much longer an Euler step took than in that table, in a load that draws 680 of 700 W, less
+# the part that finer buckets took off since (docs/adr/0013).
 _FLOW_IN_LOAD = 1.03
-# The same trace, beside the other lane: what an LLM step loses by the blocks beside it, decodes alone and with
-# readings; and what an Euler step loses beside either.
+# From that trace, beside the other lane: an LLM step's loss by the blocks beside it, decodes alone and with readings;
+# and an Euler step's loss beside either.
 _BESIDE_BLOCKS = (1, 2, 6, 12, 34, 84)
 _DECODE_SLOWDOWN = (1.45, 1.5, 1.85, 2.2, 2.6, 2.9)
 _READING_SLOWDOWN = (1.2, 1.25, 1.45, 1.66, 1.9, 2.1)
 _FLOW_SLOWDOWN_BY_DECODES = 1.4
 _FLOW_SLOWDOWN_BY_READINGS = 1.65
-# The same of decodes whose kernels begin early: they hold the device, and the flow pays (docs/adr/0013, 0012).
+# Decodes whose kernels begin early, likewise: they hold the device, and the flow pays (docs/adr/0013, 0012).
 _EARLY_ROWS = 16
 _EARLY_BESIDE_BLOCKS = (4, 8)
 _EARLY_SLOWDOWN = (1.2, 1.32)
@@ -185,7 +185,7 @@ class Device:
 
 
 def _slowdowns(llm: _Work, num_blocks: float) -> tuple[float, float]:
-    """Of the LLM's work and of the flow's, side by side."""
+    """Slowdowns of the LLM's work and of the flow's, side by side."""
     if llm.is_reading:
         return float(np.interp(num_blocks, _BESIDE_BLOCKS, _READING_SLOWDOWN)), _FLOW_SLOWDOWN_BY_READINGS
     if llm.is_early:
@@ -198,7 +198,7 @@ def _slowdowns(llm: _Work, num_blocks: float) -> tuple[float, float]:
 
 
 def host_fetch_s(num_llm_rows: int) -> float:
-    """Of the engine's thread, from an LLM step's end until the next one may be launched: the same trace."""
+    """Time of the engine's thread, from an LLM step's end until the next one may be launched: from that trace, too."""
     return 0.1e-3 + 0.014e-3 * num_llm_rows if num_llm_rows else 0.0
 
 

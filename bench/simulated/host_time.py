@@ -1,4 +1,5 @@
-"""What the engine's thread takes in a simulated run, in CPU time of this machine (`device.host_step_s`: beside a GPU).
+"""Host time: CPU time of this machine that the engine's thread takes in a simulated run (`device.host_step_s`: beside a
+GPU).
 
 Only the core's own Python: not what the models' runners do (`host_us` of kernels-h200.json), nor the driver, nor what
 hands samples to an encoder's process. It flatters: caches are warm, and no gateway takes the interpreter's lock.
@@ -22,8 +23,8 @@ class StepTime(NamedTuple):
 
 
 class HostTime:
-    """Who shares this machine's cores makes CPU time up to twice as long. `yardsticks` are hardly touched by that: how
-    often a fixed piece of Python, run every few steps, would have run in the same time."""
+    """CPU time doubles where others share this machine's cores. `yardsticks` are hardly touched by that: how often a
+    fixed piece of Python, run every few steps, would have run in that time."""
 
     def __init__(self) -> None:
         self._steps: list[StepTime] = []
@@ -52,7 +53,7 @@ class HostTime:
 
 
 def _yardstick() -> None:
-    """What the core does most: small objects, looked up, changed and put in order."""
+    """Work like the core's: small objects, looked up, changed and put in order."""
     steps = {number: StepTime(number % 7, number, number, number) for number in range(100)}
     for number in range(0, 100, 2):
         steps[number] = steps[number]._replace(num_blocks=steps[number + 1].num_llm_rows)

@@ -23,7 +23,7 @@ from voicegate.engine.voices.voice import Voice
 # Blocks of a float8 context that an H200 has room for (docs/adr/0008).
 _NUM_BLOCKS: Final = 2760
 _MAX_BATCHES: Final = 2
-# Of a generated checkpoint (full_size/natural.py): speech tokens of their prompts, and those tokens a letter.
+# From a generated checkpoint (full_size/natural.py): speech tokens of its prompts, and those tokens a letter.
 VOICES: Final = ((73, 1.46), (114, 2.19), (140, 1.63), (179, 1.57), (218, 1.70), (253, 1.99))
 
 

@@ -37,7 +37,7 @@ _WIRE_S: Final = 0.002
 # Between the turns of a visit of several: what is left of the one before is cancelled.
 _TURN_S: Final = 1.5
 _PREBUFFER_MS: Final = 80
-# Of a command's time, where it is a word that is only kept until more have come.
+# Share of a command's time, where it is a word that is only kept until more have come.
 _GATHERED_SHARE: Final = 0.2
 
 
@@ -60,7 +60,7 @@ class Run:
         self.host_time = HostTime()
         self.core = EngineCore(config, simulated.stages, lambda: device.now_s, self._take, encoders=SilentEncoders())
         self._host_slowdown = host_slowdown
-        # Of clients: when, in which order, what.
+        # Commands of clients: when, in which order, what.
         self._commands: list[tuple[float, int, Callable[[], bool | None]]] = []
         self._numbers = count()
         self._num_heard = 0  # blocks whose samples were given out in this step
@@ -104,12 +104,12 @@ class Run:
             decision = self.core.step()
             mark_s = self.device.next_mark_s
             self._spend(decision, num_commands, time.thread_time() - begun_s)
-            # What is done by now was not when the core looked: a watcher wakes the engine's thread for it.
+            # Work that ended meanwhile was not done when the core looked: a watcher wakes the engine's thread for it.
             if decision.is_idle and mark_s > self.device.now_s:
                 self._sleep(decision.wake_at_s, until_s)
 
     def _fetch(self) -> None:
-        """What comes before a launch, while the device goes on: the core takes no time of this clock."""
+        """Work before a launch, while the device goes on: the core takes no time of this clock."""
         fetch_s = self._host_slowdown * host_fetch_s(self.simulated.llm.num_done_rows)
         self.host_s += fetch_s
         self.device.run(self.device.now_s + fetch_s)
@@ -147,7 +147,8 @@ class Run:
 
 
 def figures(run: Run, window_s: tuple[float, float]) -> dict[str, Any]:
-    """Of the turns that began in the window, and of the whole run. Raises ValueError where nobody was heard."""
+    """Figures of the turns that began in the window, and of the whole run. Raises ValueError where no speech was
+    heard."""
     begin_s, end_s = window_s
     begun = [each for each in run.listeners.values() if begin_s <= each.begun_s <= end_s]
     heard = [each for each in begun if each.arrivals]
@@ -180,7 +181,7 @@ def figures(run: Run, window_s: tuple[float, float]) -> dict[str, Any]:
 
 
 def _heard(listeners: Sequence[Listener]) -> dict[str, Any]:
-    """Of listeners who were given some audio, at least one."""
+    """Listeners that were given some audio, at least one."""
     gaps_ms = [1000 * play(each.arrivals, 0).underruns.worst_s for each in listeners]
     buffered_ms = [1000 * play(each.arrivals, _PREBUFFER_MS).underruns.worst_s for each in listeners]
     return {

@@ -167,7 +167,7 @@ class HollowRunner(OneAtATime):
 
     @property
     def num_done_rows(self) -> int:
-        """Of steps that are done and have not been fetched."""
+        """Rows of steps that are done and have not been fetched."""
         return sum(step.num_rows for step in self._unfetched if step.is_done)
 
     def fetch(self, step: _Step, rows: Sequence[tuple[int, _Sequence]]) -> list[SequenceOutput]:

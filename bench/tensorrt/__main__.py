@@ -68,7 +68,7 @@ def export(model_dir: Path, out: Path, low: str | None) -> list[Path]:
 
 
 def engine_ms(engine: LoneEngine) -> float:
-    """Of one call, replayed in a CUDA graph."""
+    """Time of one call, replayed in a CUDA graph."""
     from voicegate.bench.kernels.timing import device_ms  # noqa: PLC0415 - beside the GPU's kernels
 
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -31,7 +31,7 @@ class BenchFailed(Exception):
 
 @dataclass(slots=True)
 class Crew:
-    """What the clients of one scenario saw, and how they were themselves."""
+    """Records of the clients of one scenario, and their own state."""
 
     start_s: float
     records: list[Record] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a measurement was taken on: machine, versions, commit, command. Goes into every result file. No torch."""
+"""The environment of a measurement: machine, versions, commit, command. Goes into every result file. No torch."""
 
 import os
 import platform
@@ -46,7 +46,7 @@ def _commit() -> dict[str, Any]:
     commit = _output("git", "rev-parse", "--short=12", "HEAD") if (_SOURCES / ".git").exists() else None
     if not commit:
         return {"commit": None, "is_dirty": None}
-    # What runs write changes no run, and one after another may write it.
+    # Files that runs write change no run, and one after another may write them.
     changed = _output("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)bench/results")
     return {"commit": commit, "is_dirty": bool(changed)}
 

@@ -12,7 +12,7 @@ from voicegate.clients.bench.scenario import Kind, Scenario, parse
 from voicegate.clients.python.timeline import play
 
 FILE: Final = "report.html"
-# Of a scenario's listeners, in the timeline.
+# Listeners of a scenario, in the timeline.
 _NUM_SHOWN: Final = 48
 _PERCENTILES: Final = (("p50", False), ("p95", True))
 

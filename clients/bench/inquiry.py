@@ -1,4 +1,4 @@
-"""What a server says beside its speech, by plain GETs. A voicegate answers them; others may know none of it."""
+"""Asks a server about itself beside its speech, by plain GETs. A voicegate answers them; others may know none of it."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ async def ask(target: Target, path: str) -> Answer | None:
 
 
 async def describe(target: Target) -> dict[str, str]:
-    """What serves, for results: `server` and `model`, each where it is told."""
+    """Describes the server for results: `server` and `model`, each where it is told."""
     answer = await ask(target, "/v1/models")
     if answer is None:
         return {}
@@ -38,7 +38,7 @@ async def describe(target: Target) -> dict[str, str]:
 
 
 def _first_model(told: dict[str, Any]) -> str | None:
-    """Of a list as OpenAI has it."""
+    """The first of a list as OpenAI has it."""
     match told:
         case {"data": [{"id": str(name)}, *_]}:
             return name

@@ -12,11 +12,11 @@ from voicegate.clients.bench.plan import Outcome, Record
 from voicegate.clients.bench.stats import low_summary, summary
 from voicegate.clients.python.timeline import PREBUFFERS_MS, Arrival, chunks, play
 
-# What an ordinary player collects before it begins.
+# An ordinary player collects so much before it begins.
 PREBUFFER_MS: Final = 80
 CONTINUITY_LIMITS_MS: Final = (50, 100, 200)
 _NUM_MESSAGES: Final = 5
-# Whoever interrupts hears the short turns to their ends and no others.
+# A client that interrupts hears the short turns to their ends and no others.
 _LEAST_DONE_SHARE: Final = 0.5
 
 
@@ -76,7 +76,7 @@ def judge(record: Record) -> Heard | None:
 
 
 def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict[str, Any]:
-    """Of the turns that began in `window_s` (on the records' clock)."""
+    """Figures of the turns that began in `window_s` (on the records' clock)."""
     begun = [record for record in records if window_s[0] <= record.due_s <= window_s[1]]
     prompt = [record for record in begun if not record.is_slow]
     judged = [(record, each) for record in prompt if (each := judge(record)) is not None]
@@ -117,7 +117,7 @@ def figures(records: Sequence[Record], *, window_s: tuple[float, float]) -> dict
 
 
 def seconds_per_letter(records: Sequence[Record]) -> float | None:
-    """Of speech; None where nothing was heard to its end, or so little that it is the shortest."""
+    """Seconds of speech a letter; None where nothing was heard to its end, or so little that it is the shortest."""
     audible = [record for record in records if record.arrivals]
     done = [record for record in audible if record.outcome is Outcome.DONE]
     if len(done) < _LEAST_DONE_SHARE * len(audible):
@@ -161,7 +161,7 @@ def _last_audio_ms(record: Record) -> float:
 
 
 def _wall_per_audio(records: Sequence[Record]) -> float | None:
-    """What upstream's client prints as RTF of a run: from the first text to the last end, by all audio."""
+    """Upstream's client prints this as RTF of a run: from the first text to the last end, by all audio."""
     audio_s = sum(num_48k for record in records for _, num_48k in record.arrivals) / 48_000
     if not audio_s:
         return None
@@ -179,7 +179,7 @@ def _by_writer(judged: Sequence[tuple[Record, Heard]]) -> dict[str, list[Heard]]
 
 
 def _continuity(judged: Sequence[Heard], prebuffer_ms: int) -> dict[str, float | int | None]:
-    """Of players with that prebuffer: shares without a longer gap, and how many longer ones there were."""
+    """Continuity of players with that prebuffer: shares without a longer gap, and how many longer ones there were."""
     told = [each for each in judged if each.is_judged]
     worst_ms = [each.worst_gap_ms(prebuffer_ms) for each in told]
     figures: dict[str, float | int | None] = {"longest_ms": round(max(worst_ms, default=0.0), 1)}

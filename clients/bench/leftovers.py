@@ -1,4 +1,4 @@
-"""What a server still does once everybody has left: work for nobody. Asked of a voicegate; others do not tell."""
+"""Work that a server still has once all clients have left. Asked of a voicegate; others do not tell."""
 
 import asyncio
 import time

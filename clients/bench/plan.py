@@ -1,4 +1,4 @@
-"""What crosses between the bench and its worker processes: who is to say what and when, and what became of it.
+"""Messages between the bench and its worker processes: the plan of each visit, and the record of each turn.
 
 Times of a plan are seconds since its start; those of a record are seconds of this machine's monotonic clock, which all
 its processes share.
@@ -88,7 +88,7 @@ class Outcome(Enum):
 
 
 class Record(Struct, frozen=True):
-    """What became of a turn."""
+    """The record of a turn."""
 
     visit: int  # of the worker's plan; where workers' records are together, of the schedule
     turn: int

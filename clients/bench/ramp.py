@@ -13,7 +13,7 @@ _CLOSE_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a listener is owed."""
+    """Objectives that a listener is owed."""
 
     first_audio_p95_ms: float = 300.0  # of what is audible, too, where that is measured
     c100: float = 0.995
@@ -41,7 +41,8 @@ class Objective:
 
 
 async def largest(holds: Callable[[int], Awaitable[bool]], *, at_most: int) -> int:
-    """Of 1 to `at_most`; 0 where not even one stream holds. `holds` is asked for a number of streams once."""
+    """The largest number from 1 to `at_most` that holds; 0 where not even one stream does. `holds` is asked for each
+    number once."""
     good, bad, num = 0, at_most + 1, 1
     while good < at_most:
         if await holds(num):

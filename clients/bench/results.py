@@ -1,4 +1,4 @@
-"""What a run leaves: rows and environment as JSON, what every listener saw as JSON lines. Written as it comes."""
+"""Results of a run: rows and environment as JSON, records of every listener as JSON lines. Written as they come."""
 
 import json
 from collections.abc import Mapping, Sequence

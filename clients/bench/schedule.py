@@ -15,7 +15,7 @@ from voicegate.clients.bench.sentences import ENGLISH, Texts, words
 # Shares of what is said: most turns are a sentence.
 _SHORT_SHARE: Final = 0.2
 _PARAGRAPH_SHARE: Final = 0.1
-# Of a mixed load.
+# Share of a mixed load.
 _INTERRUPTED_SHARE: Final = 0.2
 _SLOW_SHARE: Final = 0.04
 _INTERRUPTED_AFTER_S: Final = (0.2, 2.0)
@@ -26,13 +26,13 @@ _ALONE_PAUSE_S: Final = (0.05, 0.15)
 _SETTLE_S: Final = 2.0
 # On average, in an open load's window: few streams are measured for longer.
 _LEAST_ARRIVALS: Final = 6
-# Of one visit of a closed load; its time is over long before.
+# Turns of one visit of a closed load; its time is over long before.
 _CLOSED_TURNS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of a run, for all its scenarios."""
+    """Settings of a run, for all its scenarios."""
 
     voices: Sequence[str | None] = (None,)
     mode: str = "auto"

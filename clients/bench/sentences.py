@@ -1,4 +1,4 @@
-"""What the bench says: as voice agents write, in English and Chinese."""
+"""Sentences of the bench: as voice agents write, in English and Chinese."""
 
 import re
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _others(row: Mapping[str, Any]) -> Iterator[str]:
-    """Of what was measured; files of earlier runs lack some."""
+    """Other measurements; files of earlier runs lack some."""
     if (audible := row.get("audible_ms")) is not None:
         yield f"audible {_percentiles(audible)} ms"
     if (rtf := row["rtf"]) is not None:
@@ -78,7 +78,7 @@ def _others(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _by_writer(row: Mapping[str, Any]) -> Iterator[str]:
-    """Of a mixed load: a writer who pauses has gaps alone, too, that whole text beside it has not."""
+    """Rows by writer of a mixed load: a writer that pauses has gaps alone, too, that whole text beside it has not."""
     continuity = row.get("continuity_by_writer", {})
     if len(continuity) > 1:
         for writer, gaps in continuity.items():

@@ -1,4 +1,4 @@
-"""What a server on this machine takes while it is measured: CPU by thread and child process, GPU power. Linux alone."""
+"""Usage of a server on this machine while it is measured: CPU by thread and child process, GPU power. Linux alone."""
 
 import asyncio
 import os

@@ -21,7 +21,7 @@ from voicegate.protocol import messages as wire
 
 
 class Player(Protocol):
-    """Of one answer; `SoundCard` is one."""
+    """A player of one answer; `SoundCard` is one."""
 
     def play(self, audio: Audio) -> None: ...
 

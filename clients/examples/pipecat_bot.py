@@ -61,7 +61,7 @@ class Bot:
         await self.worker.queue_frame(asked)
 
     async def finish(self) -> None:
-        """What is being spoken is heard to its end."""
+        """Finishes: pending speech is heard to its end."""
         await self.worker.queue_frame(EndFrame())
 
 

@@ -1,4 +1,4 @@
-"""What a gateway's address says, and which key goes with it. Pure, but for the environment. Raises InvalidInput."""
+"""Reads a gateway's address, and finds its key. Pure, but for the environment. Raises InvalidInput."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def stream_url(url: str) -> str:
 
 
 def path_beside(url: str, path: str) -> str:
-    """Of the gateway whose stream `url` is: behind a proxy it may be in a folder."""
+    """A path of the gateway whose stream `url` is: behind a proxy it may be in a folder."""
     folder, _, _ = urlsplit(stream_url(url)).path.rpartition(STREAM_PATH)
     return folder + path
 
@@ -52,7 +52,7 @@ def shown_url(url: str) -> str:
 
 
 def key_headers(api_key: str | None) -> dict[str, str]:
-    """Of a request with this key, or the environment's."""
+    """Headers of a request with this key, or the environment's."""
     key = os.environ.get(_KEY_VARIABLE) if api_key is None else api_key
     if not key:
         return {}
@@ -72,7 +72,7 @@ def tls_for(url: str, ca_file: Path | None) -> ssl.SSLContext | None:
 
 
 def untrusted(where: str, error: ssl.SSLCertVerificationError) -> str:
-    """What to say of a certificate that none of those have signed."""
+    """Words for a certificate that none of those have signed."""
     return f"{where}: its certificate is not to be trusted ({error.verify_message}); who signs it: ca_file, --ca-file"
 
 

@@ -46,7 +46,7 @@ Text = str | AsyncIterable[str | None]  # whole, or as it is written
 
 
 class OpenOptions(TypedDict, total=False):
-    """Of `Gate.open` and `Gate.speak`; what is left out is the server's choice."""
+    """Options of `Gate.open` and `Gate.speak`; those left out are the server's choice."""
 
     voice: str | None
     format: Format
@@ -80,7 +80,7 @@ class Gate:
 
     @property
     def ready(self) -> wire.Ready:
-        """What the server said of itself: model, voices, modes, limits."""
+        """The server's greeting: model, voices, modes, limits."""
         assert self._link is not None, "a gate is entered before it is used"
         return self._link.ready
 
@@ -109,7 +109,8 @@ class Gate:
                 self._connecting.cancel()
             self._closing = asyncio.create_task(_close(self._links))
             self._retired.clear()
-        # Who is cancelled may be so at every step, as below anyio: a socket that nobody closes would speak on.
+        # A cancelled task may be cancelled again at every step, as below anyio: a socket that is never closed would
+        # speak on.
         await asyncio.shield(self._closing)
 
     async def open(self, **options: Unpack[OpenOptions]) -> Context:

@@ -237,7 +237,7 @@ class Context:
             self._has_ended.set()
 
     async def _wait_for_news(self) -> None:
-        """Of any kind; the caller looks whether it was what it waits for."""
+        """Waits for news of any kind; the caller looks whether it was what it waits for."""
         self._has_news.clear()
         await self._has_news.wait()
 

@@ -33,7 +33,7 @@ class PcmDecoder:
         self._num_bytes = 0  # given out, without pre-skip
 
     def decode(self, audio: Audio) -> bytes:
-        """What can be played now; with the last audio, the rest."""
+        """Decodes all that can be played now; with the last audio, the rest."""
         ready = self._waiting
         self._waiting = b""
         for packet in audio.packets:

@@ -1,4 +1,5 @@
-"""What stands between the network and a sound card: PCM in as it comes, PCM out as it is due. Thread-safe, no I/O."""
+"""A jitter buffer between the network and a sound card: PCM in as it comes, PCM out as it is due. Thread-safe, no
+I/O."""
 
 import threading
 from collections import deque
@@ -24,7 +25,7 @@ class JitterBuffer:
 
     @property
     def played_ms(self) -> int:
-        """Of the audio, without the silence between; what `Context.cancel` wants."""
+        """Played audio, without the silence between; as `Context.cancel` wants it."""
         return self._to_ms(self._played_bytes)
 
     @property

@@ -134,7 +134,7 @@ class Link:
                 pass
 
     def _hand_over(self, context: Context | None, message: wire.ServerMessage | AudioMessage) -> None:
-        """What concerns a context that has ended is dropped."""
+        """Hands over a message. Messages of a context that has ended are dropped."""
         if context is not None and context.receive(message):
             self._cancel_at_server(context.context_id)
 

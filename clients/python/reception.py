@@ -1,4 +1,4 @@
-"""What the server has said about one context: its audio not read yet, its alignment, its end. Sans-I/O.
+"""State of one context from the server's messages: its audio not read yet, its alignment, its end. Sans-I/O.
 
 Three rules of ours: audio beyond `max_unread_bytes` ends the context (ReaderTooSlow), so that one reader can never
 hold up another; a message of ours that the server refuses ends it too, because its text would be missing; and

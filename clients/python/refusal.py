@@ -1,4 +1,4 @@
-"""What a server says in the body of an HTTP answer with which it refuses. Pure."""
+"""Reads the body of an HTTP answer with which a server refuses. Pure."""
 
 import json
 from typing import Final
@@ -7,7 +7,7 @@ _MOST_CHARS: Final = 200
 
 
 def answered(where: str, status: int, body: bytes | bytearray | None, phrase: str) -> str:
-    """What to say of it. `phrase`: of the status, where the body has nothing to say."""
+    """Words for the answer. `phrase`: of the status, where the body has nothing to say."""
     return f"{where} answered HTTP {status}: {reason_in(body or b'') or phrase}"
 
 

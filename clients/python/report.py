@@ -11,7 +11,7 @@ _NOTICED_MS = 50
 
 
 def timeline_of(context: Context, audio: Sequence[Audio]) -> Timeline | None:
-    """Of a context whose audio has been read; None where there was nothing to hear."""
+    """Timeline of a context whose audio has been read; None where there was nothing to hear."""
     arrivals = [Arrival(item.arrived_s, item.pts_48k, item.duration_48k) for item in audio if item.duration_48k]
     if context.first_text_s is None or not arrivals:
         return None

@@ -7,7 +7,7 @@ from voicegate.protocol.messages import AlignmentItem
 
 
 def split_at(text: str, items: Sequence[AlignmentItem], played_ms: int) -> tuple[str, str]:
-    """What of `text` was heard in the first `played_ms`, whole aligned items only, and the rest.
+    """Splits `text` into the part heard in the first `played_ms`, whole aligned items only, and the rest.
 
     `items`: all of an utterance's. One that ends before the next begins is still said until then (docs/protocol.md).
     """

@@ -24,7 +24,7 @@ class _End:
 
 
 async def iterate_in_thread(make_source: Callable[[], Iterable[T]]) -> AsyncGenerator[T]:
-    """What `make_source()` gives, or raises, item by item as it comes. Both run in the thread.
+    """Items that `make_source()` gives, or raises, as they come. Both run in the thread.
 
     Left early, the thread ends with its next item; until then a blocked read lasts.
     """

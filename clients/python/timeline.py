@@ -1,4 +1,4 @@
-"""What a listener would have experienced, from when packets arrived. Pure: no clock, no sockets, no decoder.
+"""A listener's experience, computed from when packets arrived. Pure: no clock, no sockets, no decoder.
 
 Arrivals are in order of their pts; times are seconds of one monotonic clock, audio counts 48 kHz samples. A
 **virtual player** begins when its prebuffer is full (or the stream has ended), plays in real time, and stands
@@ -56,7 +56,7 @@ class Playback:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Of one context; durations, so free of any clock."""
+    """Timeline of one context; durations, so free of any clock."""
 
     first_audio_s: float  # first text sent -> first packet here (arrival, not yet audible)
     generation_s: float  # first text sent -> last packet here
@@ -124,7 +124,8 @@ def play(arrivals: Sequence[Arrival], prebuffer_ms: int) -> Playback:
 
 
 def chunks(arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """What came together, as one: messages are the wire's matter, chunks are what a server makes at a time."""
+    """Chunks: messages that came together, as one. Messages are the wire's matter, chunks are what a server makes at a
+    time."""
     found = list(arrivals[:1])
     for before, arrival in pairwise(arrivals):
         if arrival.arrived_s - before.arrived_s > _SAME_CHUNK_S:

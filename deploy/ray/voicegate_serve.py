@@ -25,7 +25,7 @@ from voicegate.gateway.config import from_environment
 from voicegate.gateway.logs import configure_logs
 from voicegate.gateway.server.run import running_gateway
 
-# Of one connection, or made anew for the next one.
+# Headers of one connection, or made anew for the next one.
 _OWN_HEADERS: Final = {"connection", "upgrade", "content-length", "transfer-encoding", "keep-alive", "te", "trailer"}
 _DROPPED: Final = (1005, 1006)  # no close frame came
 _TRY_AGAIN_LATER: Final = 1013

@@ -1,4 +1,4 @@
-"""What the bench wants of a protocol: one connection to one server, on which one listener takes turns."""
+"""The bench's view of a protocol: one connection to one server, on which one listener takes turns."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Conversation(Protocol):
         """The listener interrupts. True: that was it; False: `receive` tells when the server has stopped."""
 
     async def receive(self) -> Chunk | Ended:
-        """What comes next of the running turn; what is left of earlier ones is dropped."""
+        """Receives the next message of the running turn; messages left of earlier ones are dropped."""
 
     async def close(self) -> None: ...
 

@@ -129,7 +129,7 @@ class OpenAiConversation:
         return Ended(is_refused=status in NO_ROOM_STATUSES, message=message)
 
     async def _read_piece(self) -> bytes | None:
-        """What is there of the body, at least a byte; None at its end. Raises OSError, EOFError, ValueError."""
+        """Reads available bytes of the body, at least one; None at its end. Raises OSError, EOFError, ValueError."""
         assert self._num_left is not None
         if self._num_left == 0:
             self._num_left = int((await self._reader.readline()).split(b";")[0], 16)

@@ -25,7 +25,7 @@ from voicegate.clients.python.refusal import answered
 from voicegate.protocol.errors import ProtocolViolation
 
 _TIMEOUT_S: Final = 15.0
-# Of a slow reader: about a second of Opus waits in its kernel, the rest at the server.
+# Buffer of a slow reader: about a second of Opus waits in its kernel, the rest at the server.
 _SLOW_RECEIVE_BYTES: Final = 4096
 # Messages that wait in this process: a slow reader's wait at the server.
 _MAX_QUEUE: Final = 64

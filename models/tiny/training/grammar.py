@@ -1,4 +1,4 @@
-"""What voice agents and their users say, as a grammar: `{name}` in a rule stands for one of that name's rules."""
+"""Sentences of voice agents and their users, as a grammar: `{name}` in a rule stands for one of that name's rules."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""What all trainers share: a budget of time, the learning rate over it, averaged weights, a state that is resumed.
+"""Common parts of all trainers: a budget of time, the learning rate over it, averaged weights, a state that is resumed.
 
 A state is small enough to travel: the averaged weights in float16 and Adam's second moments, factored into rows and
 columns (arXiv:1804.04235). Who resumes begins from those; without its second moments a resumed run diverged.
@@ -121,7 +121,8 @@ class Run:
         return is_late or self.num_steps >= self._options.max_steps or self._num_worse == _PATIENCE
 
     def judge(self, loss: float) -> None:
-        """Of what is held out. While it grows nothing is saved, and then the run stops: the model learns by heart."""
+        """Judges the held-out part. While its loss grows nothing is saved, and then the run stops: the model learns by
+        heart."""
         self._num_worse = 0 if loss < self._best else self._num_worse + 1
         self._best = min(loss, self._best)
         print(f"{self.name}: held out {loss:.4f}, at best {self._best:.4f}", flush=True)
@@ -216,6 +217,6 @@ def _unfactored(factors: tuple[torch.Tensor, ...], like: torch.Tensor) -> torch.
 
 
 def averaged_weights(state: Path, name: str) -> dict[str, torch.Tensor]:
-    """What a stage has come to, float32."""
+    """Averaged weights of a stage, float32."""
     averaged = torch.load(state / f"{name}.pt", weights_only=True, map_location="cpu")["averaged"]
     return {key: tensor.float() for key, tensor in averaged.items()}

@@ -156,7 +156,7 @@ def _kokoro_model(path: Path) -> Any:
 
 
 def _with_outputs(model: bytes, names: tuple[str, ...]) -> onnxruntime.InferenceSession:
-    """What the published model keeps to itself, as further outputs; one thread."""
+    """Adds inner values of the published model as further outputs; one thread."""
     import onnx  # noqa: PLC0415
 
     graph = onnx.load_from_string(model)
