@@ -64,7 +64,7 @@ def nothing_that_tests_share_is_left_changed() -> Iterator[None]:
 
 @pytest.fixture
 def two_threads() -> Iterator[None]:
-    """Of torch, in this test."""
+    """Two threads of torch, in this test."""
     import torch
 
     torch.set_num_threads(2)

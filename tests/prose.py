@@ -28,7 +28,7 @@ NOT_YET = (
     *("README.md", "clients/browser/README.md", "clients/examples/README.md", "docs/architecture.md"),
     *("docs/compatibility.md", "docs/glossary.md", "docs/languages.md", "docs/measured.md", "docs/models.md"),
     *("docs/protocol.md", "models/tiny/RECIPE.md", "models/tiny/training/README.md"),
-    *(f"{folder}/" for folder in SOURCES),
+    "engine/",
 )
 BEGINNINGS = re.compile(r"(?:Of|Who|Whoever|What|The same|That)\b(?!-)")
 # Behind one of these is a place; anything else is most often a time.

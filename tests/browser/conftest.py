@@ -57,7 +57,7 @@ async def page(browser: Browser) -> AsyncIterator[Page]:
     _complaints[page] = complaints
     await page.route("**/test/*", _serve)
     loop = asyncio.get_running_loop()
-    # What waits in the page for what never comes fails then; a task that is cancelled would wait all the same.
+    # A page that waits for something that never comes fails then; a task that is cancelled would wait all the same.
     closing = loop.call_later(TEST_LIMIT_S, lambda: loop.create_task(context.close()))
     yield page
     closing.cancel()
@@ -83,6 +83,6 @@ async def scratch(browser: Browser) -> AsyncIterator[Page]:
 
 
 async def _serve(route: Route) -> None:
-    """What the tests need in the page and the gateway does not serve."""
+    """Serves files that the tests need in the page and the gateway does not have."""
     name = route.request.url.rpartition("/")[2]
     await route.fulfill(path=HERE / name, content_type="text/javascript")

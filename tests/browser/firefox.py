@@ -59,7 +59,7 @@ class Bidi:
                 serving.add_done_callback(self._serving.discard)
 
     async def _serve(self, request: Mapping[str, Any]) -> None:
-        """What the tests need in the page and the gateway does not serve."""
+        """Serves files that the tests need in the page and the gateway does not have."""
         body = (HERE / urlsplit(request["url"]).path.rpartition("/")[2]).read_bytes()
         await self.send(
             "network.provideResponse",
@@ -97,7 +97,7 @@ class FirefoxPage:
         await self._bidi.send("browsingContext.navigate", context=self._context, url=url, wait="complete")
 
     async def evaluate(self, function: str, argument: Any = None) -> Any:
-        """What an (async) arrow function of JavaScript makes of `argument`; both are JSON."""
+        """Evaluates an (async) arrow function of JavaScript with `argument`; both are JSON."""
         call = f"async (json) => JSON.stringify(await ({function})(JSON.parse(json)))"
         told = await self._bidi.send(
             "script.callFunction",
@@ -125,7 +125,7 @@ class FirefoxPage:
         await self.mouse.click(x, y)
 
     async def until_text(self, selector: str, pattern: str) -> str:
-        """Of an element, once it matches."""
+        """Waits for an element's text until it matches."""
         text: str = await self.evaluate(
             """({ selector, pattern }) => new Promise((resolve) => {
                 const look = () => {

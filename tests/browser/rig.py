@@ -19,7 +19,7 @@ Samples = npt.NDArray[np.float32]
 
 
 def origin_of(url: str) -> str:
-    """Of the pages, given the stream's."""
+    """The origin of the pages, given the stream's."""
     return "http://" + url.removeprefix("ws://").partition("/")[0]
 
 
@@ -69,7 +69,7 @@ class Rig:
 
 
 def floats(encoded: str) -> Samples:
-    """What harness.encodeFloats gives."""
+    """Floats that harness.encodeFloats gives."""
     return np.frombuffer(base64.b64decode(encoded), np.float32)
 
 

@@ -1,4 +1,4 @@
-"""What is heard: recorded behind the player, sample by sample, and held against what the gateway sent."""
+"""Heard audio: recorded after the player, sample by sample, and held against the gateway's."""
 
 import re
 from pathlib import Path
@@ -42,7 +42,7 @@ def resampled(samples: Samples, to_hz: int) -> Samples:
 
 
 async def heard_at_1x(page: Page, **options: Any) -> tuple[dict[str, Any], Samples]:
-    """What SPEAK returns, and what sounded: of the first try in which the player did not run dry, or of the last."""
+    """SPEAK's return value, and the sound: of the first try without an underrun, or of the last."""
     for _ in range(NUM_TRIES):
         async with serving(AT_1X) as (origin, _engine):
             rig = await Rig.create(page, origin, **options)
@@ -87,7 +87,7 @@ async def test_uncompressed(page: Page) -> None:
 
 
 async def barge_in(page: Page, decoder: str) -> tuple[dict[str, Any], Samples, FakeEngine]:
-    """What was told, what sounded, and the engine: an interruption, and words behind it."""
+    """An interruption, and words after it: messages, sound, and the engine."""
     async with serving(AT_1X) as (origin, engine):
         rig = await Rig.create(page, origin, decoder=decoder, sampleRate=RATE_HZ)
         told: dict[str, Any] = await rig.run(

@@ -1,4 +1,4 @@
-"""What cannot work is told, and leaves nobody waiting; what is closed does nothing any more."""
+"""Failures are told, and leave nothing waiting; a closed player does nothing any more."""
 
 import asyncio
 
@@ -126,7 +126,7 @@ async def test_an_address_that_the_browser_refuses_fails_what_is_opened(scratch:
 
 
 async def test_what_has_failed_twice_is_not_over_before_the_gateway_says_so(scratch: Page) -> None:
-    """Of audio that came out of turn, and of packets before it that turn out to be none: its name is taken there."""
+    """Audio came out of turn, and packets before it turn out to be none: its name is taken there."""
 
     async def be_silent(peer: Peer) -> None:
         await peer.greet()

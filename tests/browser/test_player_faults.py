@@ -84,7 +84,7 @@ async def drop_in_mid_speech(peer: Peer, there_ms: int = 200) -> None:
 
 
 async def play(page: Page, scripts: Sequence[Script | HTTPStatus], run: str) -> Any:
-    """What `run` returns, in a page whose gateway plays `scripts`."""
+    """Plays `run` in a page whose gateway plays `scripts`. Returns its value."""
     async with stub_gateway(scripts, pages) as url:
         rig = await Rig.create(page, origin_of(url), sampleRate=48_000, awaitsReady=False)
         return await rig.run(run)
@@ -426,7 +426,8 @@ async def test_closing_the_player_ends_everything(page: Page) -> None:
 
 
 async def test_a_connection_has_closed_once_the_server_knows(page: Page) -> None:
-    """What a worker had not sent when it ends is lost: the server would wait for a client that drops, and speak on."""
+    """Messages that a worker had not sent when it ends are lost: the server would wait for a client that drops, and
+    speak on."""
     async with serving() as (origin, engine):
         await page.goto(f"{origin}/healthz")
         states = await page.evaluate(

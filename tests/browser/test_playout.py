@@ -33,7 +33,7 @@ PRELUDE = """
 
 
 async def play(page: Page, script: str) -> tuple[Samples, list[dict[str, Any]]]:
-    """What came out, and the events but for positions."""
+    """Plays, and returns the sound, and the events but for positions."""
     result = await page.evaluate(
         f"async () => {{ {PRELUDE} {script}; return [encodeFloats(Float32Array.from(output)), events] }}"
     )

@@ -41,7 +41,7 @@ class NoEncoders(LocalEncoders):
 
 
 def create_case(name: str, stack: ExitStack) -> Case:
-    """What goes with the case is entered into the stack."""
+    """Creates a case, and enters its resources into the stack."""
     match name:
         case "fake":
             return Case(

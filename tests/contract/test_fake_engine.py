@@ -1,4 +1,4 @@
-"""What FakeEngine does beyond the contract: pitches, pace, and the faults of its script."""
+"""FakeEngine beyond the contract: pitches, pace, and the faults of its script."""
 
 import asyncio
 

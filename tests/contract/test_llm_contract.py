@@ -331,7 +331,7 @@ def test_tokens_that_are_held_back_are_told_or_can_be_taken(driver: Driver, num_
     driver.until(lambda: bool(driver.tokens(1)))
     driver.llm.tell_after(1, num_tokens)
     before, held = driver.tokens(1), driver.llm.take_held(1)
-    # Who schedules itself may have come to the end meanwhile.
+    # A backend that schedules itself may have come to the end meanwhile.
     driver.outputs[1] = [replace(driver.outputs[1][-1], tokens=(*before, *held))]
     driver.until_end(1)
     if driver.llm.traits.is_reproducible:

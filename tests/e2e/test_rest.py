@@ -35,7 +35,7 @@ async def samples_of(client: WireClient, context: str) -> npt.NDArray[np.int32]:
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    """Of a server that lets nobody wait for one of its two places."""
+    """URL of a server with two places and no queue for them."""
     engine = tiny_engine(max_utterances=2, stall_ms=350)
     async with running_gateway(replace(PATIENT, waiting_contexts=0), engine) as url:
         yield url

@@ -249,7 +249,7 @@ def test_nothing_is_captured_and_nothing_waits_after_start_up() -> None:
 def tiny_mels(
     dtype: torch.dtype, *, kv_dtype: torch.dtype | None = None, product_dtype: torch.dtype | None = None
 ) -> list[torch.Tensor]:
-    """What the trained tiny model says in both voices."""
+    """Speech of the trained tiny model in both voices."""
     runner = make_runner(
         config=load_model_config(TINY_MODEL_DIR).flow,
         state=load_state_dict(TINY_MODEL_DIR / "flow.safetensors"),

@@ -54,7 +54,7 @@ def loudness(heard: Heard) -> float:
 @pytest.mark.parametrize("decoding", list(Decoding))
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL])
 def test_float32_says_what_the_cpu_says(decoding: Decoding, mode: SpeakingMode) -> None:
-    """The same tokens, hence the same length, and as loud: samples drift apart by the phase."""
+    """Equal tokens, hence equal length, and as loud: samples drift apart by the phase."""
     cpu, gpu = (
         speak(HandDrivenEngine(config(decoding, device), stages(decoding, device)), "u", mode)
         for device in ("cpu", "cuda")

@@ -201,7 +201,7 @@ def errors(actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> 
     return relative_error(samples, exact), log_spectrum_error(samples, exact)
 
 
-# Of the signal and of its log spectrum. What the first family's are at the released size: ADR 0014.
+# Errors of the signal and of its log spectrum. The first family's at the released size: ADR 0014.
 MOST: Final = {"float32": (1e-3, 1e-3), "float16": (0.03, 0.1), "bfloat16": (0.3, 0.6)}
 
 

@@ -171,7 +171,7 @@ def _is_open(address: tuple[str, int] | Path) -> bool:
 
 
 async def until_weight(balancer: Balancer, name: str, is_so: Callable[[int], bool]) -> None:
-    """Of HAProxy's server, as its agent-check has set it; 0: it is drained, or down."""
+    """Waits for a weight of HAProxy's server, as its agent-check has set it; 0: it is drained, or down."""
     while not is_so(await _weight(balancer, name)):  # noqa: ASYNC110 - it tells nobody
         await asyncio.sleep(0.02)
 

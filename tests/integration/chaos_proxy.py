@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from voicegate.gateway.server.entrance.accepting import stop_accepting
 
-# Of one connection, in both directions together, until it is cut: so a listener's second of Opus is 4 kB.
+# Bytes of one connection, in both directions together, until it is cut: so a listener's second of Opus is 4 kB.
 _MEAN_LIFE_BYTES = 8_000
 _DELAY_S = 0.002
 

@@ -1,4 +1,4 @@
-"""What several of these tests begin with."""
+"""Fixtures that several of these tests share."""
 
 from collections.abc import AsyncIterator
 
@@ -11,6 +11,6 @@ from voicegate.gateway.server.run import running_gateway
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    """Of a gateway over a FakeEngine, with the settings as shipped."""
+    """URL of a gateway over a FakeEngine, with the settings as shipped."""
     async with running_gateway(GatewayConfig(), FakeEngine()) as url:
         yield url

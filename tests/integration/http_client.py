@@ -71,7 +71,7 @@ class RawRequest:
         return int(status.split()[1]), {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
 
     async def chunk(self) -> bytes:
-        """Of a chunked body; b"" is the last. Raises IncompleteReadError where the answer breaks off."""
+        """A chunk of a chunked body; b"" is the last. Raises IncompleteReadError where the answer breaks off."""
         async with asyncio.timeout(TIMEOUT_S):
             size = int(await self.reader.readuntil(b"\r\n"), 16)
             return (await self.reader.readexactly(size + 2))[:-2]
@@ -99,7 +99,7 @@ async def post(url: str, path: str, body: dict[str, Any] | bytes, *headers: str)
 
 
 def audio_of_events(body: bytes) -> bytes:
-    """Of OpenAI's server-sent events."""
+    """Audio of OpenAI's server-sent events."""
     lines = [line for line in body.split(b"\n") if line.startswith(b"data: ") and line != b"data: [DONE]"]
     events = [orjson.loads(line[6:]) for line in lines]
     return b"".join(base64.b64decode(event["audio"]) for event in events if event["type"] == "speech.audio.delta")

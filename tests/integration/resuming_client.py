@@ -80,7 +80,7 @@ class ResumingClient:
 
 
 def wait_for_nobody(running: Running) -> None:
-    """Whoever drops from here on is not waited for; those who dropped before had all the time that a test needs."""
+    """Stops waiting for clients that drop from here on; earlier ones had all the time that a test needs."""
     running.gateway._resumption._absences._limit_s = 0.0
 
 

@@ -30,7 +30,7 @@ class StubLlm:
 
     @property
     def conversations(self) -> list[list[tuple[str, str]]]:
-        """Who had said what, by request."""
+        """Messages so far, by request."""
         return [[(each["role"], each["content"]) for each in body["messages"]] for _, _, body in self.requests]
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:

@@ -41,7 +41,7 @@ def no_hang() -> Iterator[None]:
 
 
 class Told:
-    """What a bench tells beside its rows."""
+    """Output of a bench beside its rows."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []

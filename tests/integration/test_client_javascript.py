@@ -135,7 +135,7 @@ async def try_all(app: Path, folder: Path, socket: Path | None) -> Told:
 
 @pytest.fixture(scope="module", params=["its own", "ws"])
 def told(request: pytest.FixtureRequest, app: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """What came of each trial, with the WebSocket that Node.js has and with the package that older ones need."""
+    """Outcome of each trial, with the WebSocket that Node.js has and with the package that older ones need."""
     socket = None if request.param == "its own" else PACKAGES / "ws/wrapper.mjs"
     if socket is not None and not socket.exists():
         reason = "no packages for Node.js: deploy/setup_node.sh installs them"

@@ -1,4 +1,4 @@
-"""What docs/compatibility.md and the README say to write, run as it stands. pipecat's and LiveKit's: where bots are."""
+"""Lines of docs/compatibility.md and the README, run as they stand. pipecat's and LiveKit's: where bots are."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def audio_of(blocks: list[str]) -> list[bytes]:
-    """Of each, in one namespace: a later one may go on with an earlier one's client."""
+    """Audio of each, in one namespace: a later one may go on with an earlier one's client."""
     names: dict[str, Any] = {client.__name__: client for client in CLIENTS}
     heard = []
     for block in blocks:

@@ -1,4 +1,4 @@
-"""What clients of any vendor may rely on: messages that they can take, unknown fields that do no harm, pings."""
+"""Rules for clients of any vendor: messages that they can take, unknown fields that do no harm, pings."""
 
 import contextlib
 from typing import Any
@@ -64,7 +64,7 @@ async def test_no_message_is_larger_than_clients_take(path: str, said: list[dict
         assert client.websocket.close_code in (None, 1000)
 
 
-# Of one message, as much as the native protocol takes in many: nobody else's clients know of its limit.
+# One message with as much as the native protocol takes in many: other vendors' clients do not know of its limit.
 WIDE_TEXT = "Hello" + " " * 200_000 + "there"
 CARTESIA_NATIVE = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
 

@@ -91,7 +91,7 @@ def is_final(message: Any) -> bool:
 
 
 def request(transcript: str, **fields: Any) -> dict[str, Any]:
-    """Of Cartesia's."""
+    """A request of Cartesia's."""
     output = {"container": "raw", "encoding": "pcm_s16le", "sample_rate": 24_000}
     return {"context_id": "c", "transcript": transcript, "output_format": output, **fields}
 

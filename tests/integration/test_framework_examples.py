@@ -24,7 +24,7 @@ GREETING = "Hello. What would you like to know?"
 
 
 async def run(framework: str, module: str, plan: dict[str, object]) -> Any:
-    """What it prints."""
+    """Runs an example. Returns its output."""
     folder = Path(sys.prefix) / framework
     if not folder.is_dir():
         pytest.fail(f"no {framework} in {folder}: `make unit` puts it there")
@@ -39,7 +39,7 @@ async def run(framework: str, module: str, plan: dict[str, object]) -> Any:
 
 
 async def heard_of(framework: str, stub: StubLlm, served: Served) -> list[bytes]:
-    """Of each answer of its example."""
+    """Heard audio of each answer of its example."""
     plan: dict[str, object] = {"llm": stub.base_url, "gateway": urlsplit(served.url).netloc}
     return [base64.b64decode(audio) for audio in await run(framework, f"{framework}_example", plan)]
 

@@ -1,4 +1,4 @@
-"""What a request may weigh and how long it may take, over bare sockets; others are served meanwhile."""
+"""Bounds on a request's size and time, over bare sockets; others are served meanwhile."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a server that people have used, over a real socket."""
+"""Metrics of a server that people have used, over a real socket."""
 
 import asyncio
 import socket

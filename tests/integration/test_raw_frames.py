@@ -71,7 +71,7 @@ async def answer_to(served: Served, *pieces: bytes, ends: bool = False) -> bytes
 
 
 def close_code(answer: bytes) -> int | None:
-    """Of the close frame that is last; None: there is none, the connection was cut."""
+    """The code of the close frame that is last; None: there is none, the connection was cut."""
     for size in range(2, 126):
         tail = answer[-size - 2 :]
         if len(tail) == size + 2 and tail[0] == 0x80 | Opcode.CLOSE and tail[1] == size:
@@ -81,7 +81,7 @@ def close_code(answer: bytes) -> int | None:
 
 @contextlib.asynccontextmanager
 async def untouched() -> AsyncIterator[Served]:
-    """Whoever is beside the one who misbehaves speaks on."""
+    """Clients beside one that misbehaves speak on."""
     async with serving() as served, served.client() as other:
         yield served
         await other.speak("a", "still here")
@@ -138,7 +138,7 @@ ALLOWED = {
 }
 
 
-# Of these, what is no message; an error, and no more.
+# Frames that are no message; an error, and no more.
 ERRORS = {
     "6.1.2 parts without content",
     "1.2.1 a binary message, which is an error and no more",
@@ -208,7 +208,7 @@ VALUES = ATOMS | st.lists(ATOMS, max_size=3) | st.dictionaries(st.sampled_from(N
 
 @st.composite
 def messages(draw: st.DrawFn) -> bytes:
-    """Of every type: with few, odd, wrong or additional fields."""
+    """Messages of every type: with few, odd, wrong or additional fields."""
     fields = draw(st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=4))
     value = {"context": draw(CONTEXTS), "text": draw(WORDS), **fields, "type": draw(st.sampled_from(TAGS))}
     return frame(Opcode.TEXT, json.dumps(value).encode("utf-8", "surrogatepass"))

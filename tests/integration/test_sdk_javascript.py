@@ -29,9 +29,9 @@ PATIENCE_S = 300
 SAID = "Hello there."
 HERE = Path(__file__).parent / "javascript"
 PACKAGES = Path(sys.prefix) / "javascript"
-# Of each client of the document: how many blocks it has for JavaScript.
+# Number of blocks for JavaScript, by client of the document.
 BLOCKS = {"openai": 1, "elevenlabs": 1, "cartesia": 2, "deepgram": 2, "livekit": 4}
-# What befalls the first turn of LiveKit's plugins that stream, after which a second is spoken.
+# Faults of the first turn of LiveKit's plugins that stream, after which a second is spoken.
 TROUBLED = ("elevenlabs", "cartesia", "deepgram")
 TROUBLES = {
     "without room": Script(refusals={0: Overloaded("full", retry_after_ms=100)}),
@@ -64,7 +64,7 @@ async def plan_for(stack: AsyncExitStack, certificate: Path) -> dict[str, Any]:
 
 
 async def hear(folder: Path) -> dict[str, list[str] | str]:
-    """What it prints."""
+    """Runs a client. Returns its output."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "authority.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")

@@ -38,7 +38,7 @@ TURNS = (
 
 
 async def bots(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Of each plan, what was heard of each turn."""
+    """Heard audio of each turn, by plan."""
     if not PACKAGES.is_dir():
         pytest.fail(f"no pipecat in {PACKAGES}: `make unit` puts it there")
     # Unbuffered, Python drops the rest of a long line whose writing a signal interrupts.
@@ -86,7 +86,7 @@ async def test_bots_converse_barge_in_and_keep_to_themselves() -> None:
 
 
 async def test_sentences_without_blanks_between_them_are_words_in_time() -> None:
-    """Of ElevenLabs', which tells characters."""
+    """ElevenLabs' protocol tells characters."""
     text = "Hello there, and more. Your train leaves. 5 people came."
     async with serving() as served:
         ((turn,),) = await bots([plan_of("elevenlabs", served, [{"text": text}])])

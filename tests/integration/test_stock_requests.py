@@ -1,4 +1,4 @@
-"""What the packages of other vendors send by themselves is answered, whatever the model here can do of it.
+"""Requests that other vendors' packages send by themselves are answered, whatever the model here can do.
 
 Each row is what a client sends as its users set it up; the versions are those of docs/compatibility.md.
 """
@@ -146,7 +146,7 @@ async def test_elevenlabs_settings_and_cartesias_embedding_by_websocket() -> Non
     ],
 )
 async def test_stream_is_answered_as_vllm_omni_does(asked: dict[str, Any], is_in_events: bool) -> None:
-    """Of the formats that it streams: in events, unless these are declined."""
+    """Formats that it streams: in events, unless these are declined."""
     async with serving() as served:
         status, headers, body = await post(served.url, "/v1/audio/speech", {"input": TEXT, **asked})
     assert status == 200

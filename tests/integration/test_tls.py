@@ -129,7 +129,7 @@ class Plain:
     writer: asyncio.StreamWriter
 
     async def until_cut(self) -> bytes:
-        """What came before."""
+        """Reads until the cut. Returns all before it."""
         heard = b""
         async with asyncio.timeout(TIMEOUT_S):
             with contextlib.suppress(ConnectionError):

@@ -24,7 +24,7 @@ FORMATS = st.builds(wire.Format, codec=st.sampled_from(["opus", "pcm_s16le"]), f
 
 @dataclass
 class Turn:
-    """What one incarnation of a context was sent."""
+    """Messages for one incarnation of a context."""
 
     text: str = ""
     is_open: bool = True  # takes text
@@ -74,7 +74,7 @@ class TwoClients(RuleBasedStateMachine):
 
     @rule(number=CLIENTS, context=CONTEXTS, audio=FORMATS)
     def open(self, number: int, context: str, audio: wire.Format) -> None:
-        """What speaks may end at any moment, and only the server knows whether that was before it read this."""
+        """A speaking context may end at any moment, and only the server knows whether that was before it read this."""
         side = self._sides[number]
         client, was_open = side.client, side.latest(context) is not None
         num_open = sum(side.latest(each) is not None for each in side.turns)

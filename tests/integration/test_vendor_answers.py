@@ -1,4 +1,4 @@
-"""What clients of other vendors read beside audio: ids, names of errors, lists by the page, and what there is not."""
+"""Answers to other vendors' clients beside audio: ids, names of errors, lists by the page, unsupported parts."""
 
 import asyncio
 from typing import Any

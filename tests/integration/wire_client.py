@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass
 class Heard:
-    """What came for one incarnation of a context."""
+    """Messages for one incarnation of a context."""
 
     opened: wire.Opened
     audio: list[AudioMessage] = field(default_factory=list)
@@ -152,7 +152,7 @@ async def serving(script: Script | None = None, **settings: Any) -> AsyncIterato
 
 
 async def native_turns(texts: Sequence[str]) -> list[bytes]:
-    """What a native client hears, turn by turn, of a server that served nobody before."""
+    """A native client's messages, turn by turn, from a server without other clients."""
     async with serving() as served, served.client() as client:
         heard = []
         for number, text in enumerate(texts):

@@ -12,7 +12,7 @@ import pytest
 from tests.packaging.environments import ROOT, Environment, make_environment, plain_environment
 
 LIGHT = ("msgspec", "orjson", "websockets")
-# What a build leaves behind would find its way into the next one; tests and documents are in none.
+# Leftovers of a build would find their way into the next one; tests and documents are in none.
 _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "tests", "docs")
 
 
@@ -49,7 +49,7 @@ def client(distributions: Distributions, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """What the client stands on, without voicegate."""
+    """Dependencies of the client, without voicegate."""
     environment = make_environment(tmp_path_factory.mktemp("dependencies"))
     environment.install("-c", ROOT / "constraints.txt", *LIGHT)
     return environment

@@ -1,4 +1,4 @@
-"""What is in the distributions, and what they say that they need."""
+"""Contents of the distributions, and their declared needs."""
 
 import ast
 import re

@@ -42,7 +42,7 @@ async def events_of(engine: Engine, name: str, text: str) -> AsyncIterator[Engin
 
 
 async def packets_of(num_processes: int) -> tuple[bytes, ...]:
-    """Of an utterance that is spoken after one that is cancelled at its first packet."""
+    """Packets of an utterance that is spoken after one that is cancelled at its first packet."""
     engine = create_engine(replace(CONFIG, encoder_processes=num_processes, max_active_clauses=2, threads=1))
     await engine.start()
     try:

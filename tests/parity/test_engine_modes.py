@@ -77,7 +77,7 @@ def test_a_voice_without_transcript_speaks_with_the_prefix_alone(mode: SpeakingM
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_instruction_takes_the_place_of_transcript_and_speech(mode: SpeakingMode) -> None:
-    """What the tiny model makes of it is another matter: it was not trained to follow any."""
+    """The tiny model's speech for it is another matter: it was not trained to follow any."""
     stages, llm = stages_with({})
     engine = HandDrivenEngine(stages=stages)
     utterance_id = engine.submit("u", mode=mode)
@@ -124,7 +124,7 @@ def test_when_the_end_comes_changes_nothing(mode: SpeakingMode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_speech_that_a_limit_cuts_off_is_said_to_be_so(mode: SpeakingMode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a voice that is much slower than any that clauses are cut for."""
+    """A voice much slower than any that clauses are cut for."""
     monkeypatch.setattr(clause_feed, "SLOW_MS_PER_LETTER", 1)
     cut = HandDrivenEngine(replace(CONFIG, max_clause_tokens=20)).speak("u", [TEXT], mode=mode).end
     whole = HandDrivenEngine().speak("u", [TEXT], mode=mode).end

@@ -16,9 +16,9 @@ from voicegate.engine.flow.backend import BatchesExhausted, BlocksExhausted
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.stream import BlockBatch, BlockStream
 
-# Of two runs of the same arithmetic in differently shaped products: 1.2e-6 was seen.
+# Difference between two runs of equal arithmetic in differently shaped products: 1.2e-6 was seen.
 BATCH_ATOL = 5e-6
-# Of the voices: a block to share, a phase within the first block, none at all.
+# Prompts of the voices: a block to share, a phase within the first block, none at all.
 PROMPT_SIZES = (30, 13, 0)
 NUM_BLOCKS = 9
 INDEX = st.integers(0, 11)

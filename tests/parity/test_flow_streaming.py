@@ -24,7 +24,7 @@ from voicegate.engine.flow.offline import render_offline
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockStream
 
-# Of two runs of the same arithmetic in differently shaped products.
+# Difference between two runs of equal arithmetic in differently shaped products.
 BATCH_ATOL = 5e-6
 # Phases of the prompt's end within a block; 26 to 28 and 50 leave a block of nothing but prompt to the stream.
 PROMPT_SIZES = (0, 2, 13, 25, 27, 28, 30, 50, 65)

@@ -110,7 +110,7 @@ def rendered(stages: Stages, tokens: list[int], voice: str = "rms") -> torch.Ten
 def assert_alike(heard: Heard, expected: torch.Tensor) -> None:
     assert isinstance(heard.end, Done)
     assert heard.end.audio_ms == units.samples_to_ms(len(expected))
-    # Of different batches' rounding little is left in 16 bits.
+    # In 16 bits little is left of different batches' rounding.
     torch.testing.assert_close(samples(heard), expected, rtol=0, atol=2e-3)
 
 

@@ -122,7 +122,7 @@ class TestEstimator:
     def velocity(
         self, name: str, row: int, num_frames: int, context: MemoryFrameContext, *, halves: slice
     ) -> torch.Tensor:
-        """Of rows `halves` at the time of `row`: [halves, 1, n, 80]."""
+        """Velocity of rows `halves` at the time of `row`: [halves, 1, n, 80]."""
         golden, estimator = self.golden, self.estimator(name)
         x, mu, cond = (golden[f"{name}_{part}"][halves, :, :num_frames].mT for part in ("x", "mu", "cond"))
         base = estimator.conditioned_base(mu, estimator.speaker_bias(golden[f"{name}_spks"][halves]), cond)
@@ -141,7 +141,7 @@ class TestEstimator:
         buffers = filled(memory, [np.arange(2 * num_tokens)], [num_tokens])
         buffers.num_context.fill_(num_frames)  # an odd number: nothing sees the last token's second frame
         context = MemoryFrameContext(memory, buffers)
-        # The same row for both halves: the memory has room for two.
+        # One row for both halves: the memory has room for two.
         out = self.velocity("full", row, 2 * num_tokens, _Doubled(context), halves=slice(row, row + 1))  # type: ignore[arg-type]
         close(out[0, 0, :num_frames].T, self.golden["full_out"][row, :, :num_frames])
 

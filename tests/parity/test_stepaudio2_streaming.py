@@ -11,7 +11,7 @@ NUM_FRAMES = 220
 
 
 def excitation() -> torch.Tensor:
-    """Of each call's draws those of its new frames: what it draws for repeated ones is overwritten."""
+    """Draws of each call's new frames: those for repeated ones are overwritten."""
     new = (30, 50, 100, 40)
     calls = [source_noise(f"e2e.chunk{call}", 1, count + 8 * (call > 0))[0] for call, count in enumerate(new)]
     return torch.cat([calls[0], *(each[OVERLAP_SAMPLES:] for each in calls[1:])])

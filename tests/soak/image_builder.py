@@ -62,7 +62,7 @@ class Builder:
         return self.images[name]
 
     def ran(self, below: Image, *commands: str) -> Image:
-        """What these make of it."""
+        """Runs these commands. Returns their output."""
         made = self._on_top(below)
         for command in commands:
             self._run(made, command)
@@ -213,7 +213,7 @@ def _lent() -> tuple[dict[str, str], list[Path]]:
 
 
 def _copy_context(folder: Path) -> None:
-    """What a builder would be sent: the files of the repository, but for those of .dockerignore."""
+    """Copies the files that a builder would be sent: those of the repository, but for .dockerignore's."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     rules = (ROOT / ".dockerignore").read_text().split()
     for name in filter(None, listed.split("\0")):

@@ -1,4 +1,4 @@
-"""What the long runs measure is kept: bench/results/soak.json, of all that passed when they were run last.
+"""Keeps measurements of the long runs: bench/results/soak.json, of all that passed when they were run last.
 
 `make soak` loads this file as a plugin. Any other run takes the fixture alone (tests/conftest.py) and writes nothing.
 """
@@ -48,5 +48,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _peak_rss_mib() -> float:
-    """Of the tests' process. Linux counts in KiB."""
+    """Peak memory of the tests' process. Linux counts in KiB."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)

@@ -1,4 +1,4 @@
-"""What this process holds of the machine's memory. Linux, glibc."""
+"""Memory that this process holds of the machine's. Linux, glibc."""
 
 import ctypes
 import gc

@@ -32,7 +32,7 @@ pytestmark = [
 
 _START_S = 120.0  # torch is imported and a model warmed up, on a machine that may be busy
 _KEY = "k" * 32
-# What NVIDIA's image has is older than what we would take, and in use there.
+# Packages of NVIDIA's image that are older than those that we would take, and in use there.
 _NVIDIAS = ("numpy==2.1.3", "msgspec==0.20.0", "PyYAML==6.0.2")
 
 
@@ -117,7 +117,7 @@ def test_the_small_one_speaks_is_well_and_stops_in_time(builder: Builder, port: 
 
 
 def first_process(container: "subprocess.Popen[str]") -> int:
-    """Of the container, by its number here."""
+    """The container's first process, by its number here."""
     (child,) = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
     return int(child)
 

@@ -15,7 +15,7 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
-# What allocators cannot give back, in pieces.
+# Pieces that allocators cannot give back.
 _SLACK_BYTES = 12 * 2**20
 _SLACK_OBJECTS = 500  # what is just ending when it is counted; two of each utterance in the shortest run would show
 

@@ -35,7 +35,7 @@ class HollowToken2wavs:
 
     @property
     def held(self) -> list[tuple[int, ...]]:
-        """Of the LLM, then of each: as at the start where nobody holds any."""
+        """Held parts of the LLM, then of each: as at the start where none holds any."""
         return [(self.runner.num_free_slots,), *(part.held[1:] for part in self.parts)]
 
 
@@ -71,7 +71,7 @@ def on_lanes(number: int = 2) -> OnLanes:
 
 
 def apart(config: EngineConfig, number: int) -> EngineConfig:
-    """The same with an LLM of its own and so many token2wavs: cpu, and cpu.2, cpu.3 ..."""
+    """An engine with an LLM of its own and so many token2wavs: cpu, and cpu.2, cpu.3 ..."""
     return replace(config, device="auto", llm_device="cpu", token2wav_devices=("cpu",) * number)
 
 

@@ -47,7 +47,7 @@ def pytest_report_header() -> str:
 
 
 def _some_later(process: Callable[..., None]) -> Callable[..., None]:
-    """What is not processed is still ready at the next look: selectors tell levels, not edges."""
+    """Leaves some events for later. They are still ready at the next look: selectors tell levels, not edges."""
 
     def process_some(loop: Any, events: list[Any]) -> None:
         own = loop._ssock  # by which threads wake the loop

@@ -35,7 +35,7 @@ def base(stage: str) -> str:
 
 
 def image(target: str) -> list[str]:
-    """What is shipped: the stage, behind those of this file that it is made from."""
+    """The shipped image: the stage, after those of this file that it is made from."""
     return [*(image(base(target)) if base(target) in stages() else []), *stages()[target]]
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from voicegate.engine.flow.cuda.ops import StepOps
 
 CPU = torch.device("cpu")
-# Of two correct implementations of the golden modules: 1.2e-6 was seen (tests/golden/cosyvoice3/README.md).
+# Difference between two correct implementations of the golden modules: 1.2e-6 was seen
+# (tests/golden/cosyvoice3/README.md).
 PARITY_ATOL = 1.2e-5
 NOISE_FRAMES = 1_000
 

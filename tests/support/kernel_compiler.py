@@ -49,7 +49,7 @@ CPU: Final = torch.device("cpu")
 KNOWN: Final = 512
 # A first chunk alone, whose contexts are split and whose products are Triton's; and four later ones.
 SHAPES: Final = (ChunkShape(1, 12, KNOWN), ChunkShape(1, 52, KNOWN), ChunkShape(4, 52, KNOWN))
-# Of the first family: a short block, one, two, four, and so many that no context is split.
+# Sizes of the first family: a short block, one, two, four, and so many that no context is split.
 BLOCK_FRAMES: Final = (32, 50, 100, 200, 600)
 
 
@@ -100,7 +100,7 @@ def compile_steps(dtype: torch.dtype, kv_dtype: torch.dtype) -> None:
 
 
 def compile_blocks(dtype: torch.dtype, kv_dtype: torch.dtype, *, is_pdl: bool) -> None:
-    """The same of the first family: an Euler step of one block, whose contexts are split, of two, and of many."""
+    """Compiles the first family's: an Euler step of one block, whose contexts are split, of two, and of many."""
     config = FULL.cosyvoice3_flow
     config = replace(config, estimator=replace(config.estimator, depth=1), num_euler_steps=1)
     state = random_weights(flow_shapes(config), CPU)
@@ -114,7 +114,8 @@ def compile_blocks(dtype: torch.dtype, kv_dtype: torch.dtype, *, is_pdl: bool) -
 
 
 def compile_context_copy(low: torch.dtype, kv_dtype: torch.dtype) -> None:
-    """What TensorRT's engines of the first family's flow have a batch's context from, at the released size."""
+    """Compiles the copy of a batch's context for TensorRT's engines of the first family's flow, at the released
+    size."""
     batch: Any = SimpleNamespace(
         num_rows=2, table_column=50, step=torch.zeros(1, dtype=torch.int64), rows=torch.zeros(2, 400, dtype=torch.int64)
     )

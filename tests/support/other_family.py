@@ -65,7 +65,7 @@ def _num_blocks(num_frames: int) -> int:
 
 @dataclass(slots=True)
 class Context:
-    """What a stream carries from chunk to chunk, and what a prompt leaves to those behind it."""
+    """State that a stream carries from chunk to chunk, and that a prompt leaves to streams after it."""
 
     encoder: torch.Tensor = field(default_factory=lambda: torch.zeros(_CHANNELS, dtype=torch.float64))
     sum_of_mu: torch.Tensor = field(default_factory=lambda: torch.zeros(_CHANNELS, dtype=torch.float64))
@@ -274,7 +274,7 @@ class OtherFlow:
 
 @dataclass(slots=True)
 class _Voice:
-    """What a vocoder stream carries."""
+    """State of a vocoder stream."""
 
     level: float | None = None  # of the frame that is held back
     phase: float = 0.0

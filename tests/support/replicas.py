@@ -80,7 +80,7 @@ class Host:
         return Site(name, launch, b"")
 
     def engine(self, number: int) -> Engine:
-        """That serves there now."""
+        """The engine that serves there now."""
         return self.engines[self.name(number)][-1]
 
     def fake(self, number: int) -> FakeEngine:

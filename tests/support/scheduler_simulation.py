@@ -56,7 +56,7 @@ class SimulatedStream:
 
     @property
     def block_frames(self) -> int:
-        """Of the next block, the prompt's among them: below 50 only in the last."""
+        """Frames of the next block, the prompt's among them: below 50 only in the last."""
         num_prompt_tokens = 0 if self.solved else TOKENS_PER_BLOCK - FIRST_BLOCK_TOKENS
         return (num_prompt_tokens + self.next_block) * units.FRAMES_PER_TOKEN
 

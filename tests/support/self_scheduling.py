@@ -25,14 +25,14 @@ from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.sequence import Growing
 from voicegate.engine.model.config import LlmConfig
 
-# What TensorRT-LLM's LLM class offers.
+# Traits of TensorRT-LLM's LLM class.
 PLAIN = LlmTraits(takes_streamed_text=False, is_reproducible=False)
 FULL = LlmTraits(takes_streamed_text=True, is_reproducible=True)
 
 
 @dataclass(slots=True)
 class _Alive:
-    """What the caller knows of a sequence."""
+    """A sequence as the caller knows it."""
 
     request: SequenceRequest
     is_text_ended: bool = False
@@ -42,7 +42,7 @@ class _Alive:
 
 @dataclass(slots=True)
 class _Running:
-    """What the thread knows of it."""
+    """A sequence as the thread knows it."""
 
     tokens: list[int] = field(default_factory=list)  # not told yet
 

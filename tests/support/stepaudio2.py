@@ -47,7 +47,7 @@ def load_arrays(file_name: str) -> dict[str, torch.Tensor]:
 
 
 def tiny_section() -> dict[str, Any]:
-    """What model.json has as `token2wav`: the sizes of the modules that made the golden data."""
+    """The section `token2wav` of model.json: the sizes of the modules that made the golden data."""
     section: dict[str, Any] = json.loads((STEPAUDIO2_DIR / "config_tiny.json").read_text())
     return {key: part for key, part in section.items() if key not in ("full", "s3tokenizer")}
 

@@ -67,7 +67,7 @@ def flow_of(stages: Stages) -> StepAudio2FlowRunner:
 
 
 def with_memory(stages: Stages, *, num_more_blocks: int) -> Stages:
-    """The same models, with so many blocks of the flow's memory beyond what their voices hold."""
+    """These models, with so many blocks of the flow's memory beyond those of their voices."""
     model = flow_of(stages).model
     num_voice_blocks = sum(ready.flow_prompt.num_blocks for ready in stages.voices.values())
     memory = FlowMemory(

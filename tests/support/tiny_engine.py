@@ -44,7 +44,7 @@ CONFIG = EngineConfig(TINY_MODEL_DIR, device="cpu", lead_ms=3_600_000, stall_ms=
 PCM = AudioFormat(codec=Codec.PCM_S16LE)
 
 
-# Of the model's ten: worse speech, for which the engine does the same at a third of the flow's cost.
+# Fewer than the model's ten: worse speech, for which the engine does equal work at a third of the flow's cost.
 _NUM_EULER_STEPS = 3
 
 
@@ -153,7 +153,7 @@ class FirstSequenceFails(OneAtATime):
 
 @dataclass(slots=True)
 class Heard:
-    """What came out of one utterance."""
+    """Events of one utterance."""
 
     events: list[EngineEvent] = field(default_factory=list)
 

@@ -23,5 +23,5 @@ def _decoder() -> Tokenizer:
 
 
 def words_of(text_ids: Sequence[int]) -> str:
-    """What the LLM is to say."""
+    """Words that the LLM is to say."""
     return str(_decoder().decode(list(text_ids)))

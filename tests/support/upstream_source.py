@@ -23,7 +23,7 @@ SMALL = Sizes(
     f0_channels=16,
 )
 
-# Of the second family; every text id of the tests' sizes fits its merged vocabulary.
+# Sizes of the second family; every text id of the tests' sizes fits its merged vocabulary.
 SMALL_STEPAUDIO2 = StepAudio2Sizes(
     vocab_entries=300,
     text_rows=600,
@@ -45,7 +45,7 @@ SMALL_STEPAUDIO2 = StepAudio2Sizes(
     f0_channels=16,
 )
 
-# What the golden data were made with (tests/golden/cosyvoice3/tiny_config.json).
+# Sizes that the golden data were made with (tests/golden/cosyvoice3/tiny_config.json).
 GOLDEN = Sizes(
     hidden=64,
     intermediate=128,

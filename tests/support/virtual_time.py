@@ -31,7 +31,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now_s
 
     def spend(self, spent_s: float) -> None:
-        """What runs now takes so long."""
+        """Has the running work take so long."""
         self._jumping.now_s += spent_s
 
     def call_exception_handler(self, context: Mapping[str, Any]) -> None:

@@ -61,7 +61,7 @@ def offline_vocoder(model: VocoderModel) -> OfflineVocoder:
 
 
 def offline(runner: VocoderRunner, mel: torch.Tensor, *, is_final: bool) -> torch.Tensor:
-    """What upstream's vocoder gives for mel [80, T], with a runner's weights: [480 T], not final [480 (T - 8)]."""
+    """Upstream's vocoder for mel [80, T], with a runner's weights: [480 T], not final [480 (T - 8)]."""
     return offline_vocoder(runner.model).render(mel, is_final=is_final)
 
 

@@ -4,7 +4,7 @@ import torch
 
 
 def relative_error(samples: torch.Tensor, expected: torch.Tensor) -> float:
-    """Of the signal, root mean square."""
+    """Error relative to the signal, root mean square."""
     return ((samples - expected).norm() / expected.norm()).item()
 
 

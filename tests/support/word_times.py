@@ -1,4 +1,4 @@
-"""What is promised of word times, held against everything that an utterance sent."""
+"""Promises about word times, held against everything that an utterance sent."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What documents tell people to type or to look for is there: commands, flags, variables, files, links, log lines."""
+"""Names in documents exist: commands, flags, variables, files, links, log lines."""
 
 import argparse
 import re
@@ -23,7 +23,7 @@ DOCUMENTS = [
 FOR_OPERATORS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *PAGES[1:]]
 OPERATIONS = operations()
 SETTINGS = {setting.flag: setting for setting in config_fields()}
-# Of programs beside ours in the same lines.
+# Flags of programs beside ours in these lines.
 NOT_OURS = {"--build-arg", "--cpus", "--stop-timeout", "--target"}
 by_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -77,7 +77,7 @@ def test_every_file_and_decision_is_there(document: Path) -> None:
 
 @cache
 def options_of(command: str) -> frozenset[str]:
-    """Of `voicegate COMMAND`, those of its actions too."""
+    """Options of `voicegate COMMAND`, those of its actions too."""
 
     def found(parser: argparse.ArgumentParser) -> Iterator[str]:
         for action in parser._actions:

@@ -1,4 +1,4 @@
-"""What the architecture and the glossary name is in the tree: they are the first that a newcomer reads."""
+"""Paths in the architecture and the glossary exist: a stranger reads these first."""
 
 import re
 from collections import Counter

@@ -25,14 +25,14 @@ def runner_of(model: onnx.ModelProto, *, low: str) -> Run:
 
 
 def types_of(model: onnx.ModelProto) -> dict[str, int]:
-    """Of every tensor, by its name."""
+    """Types of every tensor, by its name."""
     known = (*model.graph.value_info, *model.graph.input, *model.graph.output)
     found = {value.name: value.type.tensor_type.elem_type for value in known}
     return found | {each.name: each.data_type for each in model.graph.initializer}
 
 
 def graph_hash(model: onnx.ModelProto) -> str:
-    """Of all that is computed, whatever the weights."""
+    """A hash of all that is computed, whatever the weights."""
     nodes = [
         (node.op_type, *node.input, *node.output, *map(helper.get_attribute_value, node.attribute))
         for node in model.graph.node

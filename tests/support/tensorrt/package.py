@@ -16,7 +16,7 @@ VERSIONS = [name for name in CONTRACT if not name.startswith("_")]
 
 
 class Logger:
-    """Of it the contract has nothing; both bindings that were looked at have this."""
+    """A logger. The contract has none; both bindings that were looked at have this."""
 
     WARNING = 2
 
@@ -57,7 +57,7 @@ class Package:
         return Object(self, name, arguments)
 
     def check(self, owner: str, method: str, arguments: tuple[Any, ...]) -> str:
-        """What it returns, by the signature that takes so many arguments."""
+        """Checks a call against the signature that takes so many arguments. Returns its result's type."""
         for signature in self.described["signatures"][owner].get(method, ()):
             inside, returned = re.fullmatch(r"\w+\((.*)\) -> (.*)", signature).groups()  # type: ignore[union-attr]
             parameters = [each for each in inside.split(", ") if not each.startswith("self")]
@@ -68,7 +68,7 @@ class Package:
 
 
 class Object:
-    """Of one of its classes. `hidden`: what a stand-in that computes keeps in it."""
+    """An object of one of its classes. `hidden`: state that a stand-in that computes keeps in it."""
 
     def __init__(self, package: Package, kind: str, arguments: tuple[Any, ...]) -> None:
         vars(self).update(package=package, kind=kind, arguments=arguments, hidden={})

@@ -16,7 +16,7 @@ def entry(name: str) -> dict[str, Any]:
 
 
 def signature(name: str) -> Signature:
-    """Of a function or method, without `self`; with `**kwargs` where it takes any."""
+    """Signature of a function or method, without `self`; with `**kwargs` where it takes any."""
     described = entry(name)
     parameters = [
         Parameter(
@@ -30,13 +30,13 @@ def signature(name: str) -> Signature:
 
 
 def defaults(name: str) -> dict[str, Any]:
-    """Of a class of settings, by field; what a factory makes is None here."""
+    """Defaults of a class of settings, by field; those that a factory makes are None here."""
     fields: dict[str, dict[str, Any]] = entry(name)["fields"]
     return {key: _default(each) for key, each in fields.items()}
 
 
 def llm_settings() -> frozenset[str]:
-    """What LLM(...) takes beyond its signature, on the PyTorch backend."""
+    """Settings that LLM(...) takes beyond its signature, on the PyTorch backend."""
     described = entry("llmapi.llm_args.TorchLlmArgs")
     return frozenset({*described["base_fields"], *described["own_fields"]})
 

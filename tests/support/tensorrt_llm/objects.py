@@ -47,7 +47,7 @@ class LogitsProcessor:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What the executor sends of a request at once."""
+    """A response: all that the executor sends of a request at once."""
 
     ids: tuple[int, ...] = ()
     finish_reason: str | None = None

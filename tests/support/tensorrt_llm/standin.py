@@ -38,7 +38,7 @@ _RAS_MODULE = "voicegate.engine.backends.tensorrt_llm.ras_processor"
 
 @dataclass(eq=False)
 class Behaviour:
-    """What a test may choose, also while it runs."""
+    """Behaviour that a test may choose, also while it runs."""
 
     model: Model
     shows_end: bool = True  # whether the end id is among the ids: not known of the real one
@@ -115,7 +115,7 @@ class Llm:
         return output
 
     def _check(self, prompt: Any, params: Any) -> None:
-        """What is refused where it is submitted, and what trips an assertion of the package there."""
+        """Refuses requests at submission, and those that trip an assertion of the package there."""
         assert isinstance(prompt, list)
         assert prompt
         assert all(type(id_) is int for id_ in prompt), "numpy's integers are none"
@@ -197,7 +197,7 @@ class Llm:
             self._active.append(self._waiting.popleft())
 
     def _end_cancelled(self, cancelled: set[int]) -> list[tuple[RequestOutput, Response]]:
-        """Of those that wait nothing more is heard."""
+        """Ends cancelled requests. Waiting ones send nothing more."""
         with self._changed:
             self._waiting = deque(each for each in self._waiting if each.output.request_id not in cancelled)
         ended = [each for each in self._active if each.output.request_id in cancelled]

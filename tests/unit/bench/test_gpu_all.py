@@ -1,4 +1,4 @@
-"""What the README says to run on a GPU measures what its table has, and has the time for it."""
+"""The README's commands for a GPU measure all that its table has, and have the time for it."""
 
 import re
 

@@ -15,7 +15,7 @@ LOADS = ("alone:", "live:128:", "live:400:", "mixed:")  # of the columns behind 
 
 
 def runs_of(cell: str) -> list[dict[str, Any]]:
-    """Of `a.json`, and of `-b` behind it: a-b.json, or a number in place of the one that `a` ends with."""
+    """Runs of `a.json`, and of `-b` after it: a-b.json, or a number in place of the one that `a` ends with."""
     first, *others = re.findall(r"`((?:socket)?-?[\w-]+?)(?:\.json)?`", re.sub(r"`--[^`]*`", "", cell))
     stem = re.sub(r"-1$", "", first)
     names = [first, *(f"{stem if other[1:].isdigit() else first}{other}" for other in others)]

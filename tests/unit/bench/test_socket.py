@@ -1,4 +1,4 @@
-"""What bench.socket keeps of a run."""
+"""Records that bench.socket keeps of a run."""
 
 import argparse
 import json

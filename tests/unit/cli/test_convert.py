@@ -1,4 +1,4 @@
-"""What `voicegate convert` shows: a bar on a terminal, a line a part elsewhere. The conversion has tests of its own."""
+"""Output of `voicegate convert`: a bar on a terminal, a line a part elsewhere. The conversion has tests of its own."""
 
 import io
 import sys

@@ -21,7 +21,7 @@ WORDS = ("Yes, that works for me.", "One moment.", "I see.", "Thank you.", "No, 
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What of the tiny model the LLM speaks with."""
+    """Copies the parts of the tiny model that the LLM speaks with."""
     monkeypatch.setattr("voicegate.gateway.logs.configure_logs", lambda *_: None)  # logging is the whole process's
     monkeypatch.setenv("VOICEGATE_THREADS", "1")  # so are torch's threads
     directory = tmp_path / "model"

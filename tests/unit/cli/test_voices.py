@@ -28,7 +28,7 @@ TEXT = "Hello there, it is very nice to meet you."
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """What of the tiny model voices are made with."""
+    """Copies the parts of the tiny model that voices are made with."""
     directory = tmp_path / "model"
     (directory / "voices").mkdir(parents=True)
     for name in ("model.json", "speech_tokenizer.safetensors", "voices/rms.safetensors", "voices/slt.safetensors"):

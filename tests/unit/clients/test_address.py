@@ -1,4 +1,4 @@
-"""What is taken for a gateway's address: a whole one."""
+"""Accepted addresses of a gateway: whole ones."""
 
 import pytest
 

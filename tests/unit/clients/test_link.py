@@ -24,7 +24,7 @@ READY = wire.Ready("s", "token", "m", ("v",), "v", ("clause",), LIMITS)
 
 
 class Socket:
-    """What is to be read is put in by the test: frames, or what reading raises."""
+    """A socket whose input a test puts in: frames, or errors that reading raises."""
 
     def __init__(self) -> None:
         self.protocol = SimpleNamespace(close_rcvd=None, close_sent=None)

@@ -1,4 +1,4 @@
-"""What the server says about one context, and the three rules that end it from our side."""
+"""The server's messages about one context, and the three rules that end it from our side."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is read in the body of a refusal."""
+"""Reading the body of a refusal."""
 
 import pytest
 

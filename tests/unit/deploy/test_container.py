@@ -88,7 +88,7 @@ def test_what_is_installed_below_is_all_that_the_server_needs(extras: tuple[str,
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the stage `requirements` makes of this project, by its own commands."""
+    """Requirements that the stage `requirements` makes of this project, by its own commands."""
     folder = tmp_path_factory.mktemp("requirements")
     (copy,) = [line for line in stages()["requirements"] if line.startswith("COPY")]
     for name in copy.split()[1:-1]:
@@ -106,7 +106,7 @@ def test_a_gpu_has_the_versions_that_were_measured_and_all_else_as_everywhere(li
     assert (measured["torch"].partition("+")[0], measured["triton"]) == (own["torch"], own["triton"])
 
 
-# What torch's builds for CUDA ask for, as their wheels say; those for a CPU, which tests run on, ask for none.
+# Tritons that torch's builds for CUDA ask for, as their wheels say; those for a CPU, which tests run on, ask for none.
 TRITON_OF_TORCH = {"2.11.0": "3.6.0", "2.13.0": "3.7.1"}
 
 

@@ -77,7 +77,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def selectors(expression: Any) -> Iterator[Any]:
-    """Of series, anywhere in it."""
+    """Selectors of series, anywhere in it."""
     if isinstance(expression, promql_parser.VectorSelector):
         yield expression
     for part in ("vector_selector", "expr", "lhs", "rhs", "args"):

@@ -1,4 +1,4 @@
-"""What `make` sets up and what it says, with stand-ins for the programs that it would run."""
+"""`make`'s set-up and its messages, with stand-ins for the programs that it would run."""
 
 import os
 import subprocess

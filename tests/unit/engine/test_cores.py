@@ -1,4 +1,4 @@
-"""What the kernel counts of cores, in text and for real."""
+"""The kernel's counts of cores, in text and for real."""
 
 import os
 import subprocess

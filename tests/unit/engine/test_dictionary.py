@@ -1,4 +1,4 @@
-"""What may stand in a dictionary."""
+"""Allowed entries of a dictionary."""
 
 import pytest
 

@@ -79,7 +79,7 @@ def test_every_message_and_field_is_there() -> None:
 
 
 def rows_of(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """What the page has as each field's default: its * for those that are required."""
+    """The page's default of each field: its * for those that are required."""
     tag = struct.__struct_config__.tag
     part = DOC.split(f"### `{tag}` —")[1].split("\n### ")[0] if tag else DOC
     header = "| field " if tag else f"| field of `{struct.__name__.lower()}` "
@@ -155,7 +155,7 @@ def test_defaults_and_limits() -> None:
 
 
 def test_numbers_of_the_text() -> None:
-    """What is no setting, and the settings that the text names."""
+    """Numbers that are no setting, and the settings that the text names."""
     config, engine = GatewayConfig(), EngineConfig(Path())
     text = " ".join(DOC.split())
     said = (

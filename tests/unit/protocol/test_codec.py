@@ -1,4 +1,4 @@
-"""What the vectors cannot hold: bytes, sizes, and the limits of what an error repeats."""
+"""Cases beyond the vectors: bytes, sizes, and the limits of what an error repeats."""
 
 import pytest
 from hypothesis import given

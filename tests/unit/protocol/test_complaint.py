@@ -1,4 +1,4 @@
-"""Whoever sends what is none of a list learns what the list is."""
+"""A sender of a value outside a list learns the list."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What was sent and may not have arrived: each frame comes once, in order, however often the wire is cut."""
+"""Sent frames that may not have arrived: each comes once, in order, however often the wire is cut."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a report says against itself: each phrase where its reason is."""
+"""A report's words against itself: each phrase where its reason is."""
 
 from typing import Any
 

@@ -96,7 +96,7 @@ async def test_cancels_are_timed_and_what_comes_after_them_is_counted() -> None:
         assert isinstance(driver.engine, FakeEngine)
         assert len(driver.engine.cancels) >= 6
     assert outcome.extra["cancel_ms"]["num"] >= 6
-    # What the engine had made before it heard of the cancel: whole chunks of five packets, if any.
+    # Packets that the engine had made before it heard of the cancel: whole chunks of five, if any.
     assert outcome.extra["packets_after_cancel"] % 5 == 0
 
 

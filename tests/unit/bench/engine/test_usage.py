@@ -1,4 +1,4 @@
-"""What an engine's counters say of a scenario, and GPU memory by differences."""
+"""An engine's counters of a scenario, and GPU memory by differences."""
 
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.engine.memory import growth, memory_growth

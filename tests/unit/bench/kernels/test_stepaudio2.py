@@ -1,4 +1,4 @@
-"""What is timed of the second family: every bucket once, on a CPU, at the golden modules' sizes."""
+"""Timed parts of the second family: every bucket once, on a CPU, at the golden modules' sizes."""
 
 from collections.abc import Callable
 

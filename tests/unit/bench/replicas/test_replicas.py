@@ -1,4 +1,4 @@
-"""What the bench of engine processes asks for, and what it makes of the answers."""
+"""The bench of engine processes: its requests, and its reading of the answers."""
 
 from pathlib import Path
 from typing import Any

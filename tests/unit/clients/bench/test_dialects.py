@@ -1,4 +1,4 @@
-"""What each dialect says, and what it takes of what comes."""
+"""Each dialect's messages, in both directions."""
 
 import base64
 import json

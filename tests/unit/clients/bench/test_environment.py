@@ -1,4 +1,4 @@
-"""What a result file says of its run: the command but for keys, and whether the code was that of the commit."""
+"""A result file's words on its run: the command but for keys, and whether the code was that of the commit."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What other servers may answer."""
+"""Answers of other servers."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a listener notes of a turn, on a conversation that says what it is told to."""
+"""A listener's notes of a turn, on a conversation that says what it is told to."""
 
 import array
 

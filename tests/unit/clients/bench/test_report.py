@@ -1,4 +1,4 @@
-"""What a run leaves: table, files and the page, from records made by hand."""
+"""Results of a run: table, files and the page, from records made by hand."""
 
 import json
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_of_a_mixed_load_every_writer_is_told() -> None:
 
 
 def test_texts_that_were_late_are_told() -> None:
-    """Who comes while no connection is free waits for one before the text is sent, from which first audio counts."""
+    """A client without a free connection waits for one before its text is sent, from which first audio counts."""
     late = [altered(lag_s=0.3), altered(lag_s=0.31, is_slow=True), *[altered(lag_s=0.004)] * 8]
     opened = {**figures(late, window_s=(5.0, 20.0)), "clients": CLIENTS | {"num_late_connections": 1}}
     *_, remark = table.lines("live:9:whole", opened)

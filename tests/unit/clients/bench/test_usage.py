@@ -1,4 +1,4 @@
-"""What a server takes while it is measured: here the GPUs, by an nvidia-smi of ours."""
+"""Usage of a server while it is measured: here the GPUs, by an nvidia-smi of ours."""
 
 import time
 from pathlib import Path

@@ -31,7 +31,7 @@ def a_replacement_is_due_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Starts:
-    """Of replacements, which wait until they may."""
+    """Starts of replacements, which wait until they may."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.are_allowed = threading.Event()

@@ -65,7 +65,7 @@ def test_no_put_is_left_without_a_wake(io: IoThread) -> None:
 
 
 class Work(deque[Callable[[], None]]):
-    """Of which more is put at the very moment at which it was found empty."""
+    """Work of which more is put at the very moment at which it was found empty."""
 
     more: Callable[[], None] | None = None
 

@@ -1,4 +1,4 @@
-"""What libopus's absence looks like, and that of its binding."""
+"""Messages where libopus is absent, or its binding."""
 
 import builtins
 import sys

@@ -1,4 +1,4 @@
-"""What leaves an outlet, in which order, from which thread, and what does not after its end."""
+"""Output of an outlet: in which order, from which thread, and what does not leave after its end."""
 
 from collections import deque
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is read from an upstream directory, and that nothing in it is run."""
+"""Reading of an upstream directory, and that nothing in it is run."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""Who gets room in the models: the most urgent first, and a large clause that waits is not overtaken for ever."""
+"""Room in the models goes to the most urgent first, and a large clause that waits is not overtaken for ever."""
 
 from typing import Any
 

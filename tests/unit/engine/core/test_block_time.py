@@ -1,4 +1,4 @@
-"""What a block is said to take: the engine's time, and nobody else's."""
+"""A block's measured time: the engine's, without its writer's or listener's."""
 
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine

@@ -112,7 +112,7 @@ def test_a_list_is_parted_between_its_items(mode: SpeakingMode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_prose_is_cut_as_it_was(mode: SpeakingMode) -> None:
-    """What is written as it is said needs no other bounds."""
+    """Text that is written as it is said needs no other bounds."""
     sentence = "some words that go on and on without a mark, "
     first, second, *_ = clauses_of(sentence * 20, mode)
     if mode is SpeakingMode.CLAUSE:

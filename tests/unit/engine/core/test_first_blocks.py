@@ -33,7 +33,7 @@ def stages() -> Stages:
 
 @pytest.fixture
 def begins(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of every rendering that was begun: whether it begins short."""
+    """For every rendering that was begun: whether it begins short."""
     flow, seen = stages().flow, []
     open_ = flow.open
 
@@ -119,7 +119,7 @@ def test_what_was_asked_for_decides(options: dict[str, Any], expected: bool, beg
 
 @pytest.mark.parametrize("drawn_at", [2, 4, 14])
 def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a family whose ids behind the speech's are read on, but for one: its first block then takes a step more."""
+    """A family whose ids after the speech's are read on, but for one: its first block then takes a step more."""
     llm = tiny_stages().model.llm
     unheard = next(number for number in count(llm.speech_token_size) if number != llm.eos_id)
     engine = with_draws(monkeypatch, {drawn_at: unheard})

@@ -116,7 +116,7 @@ def test_who_makes_way_does_not_wait_for_what_its_own_next_clause_holds() -> Non
 
 
 def test_room_is_made_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many who hold a little, many make way at once."""
+    """Many that hold a little make way at once."""
     engine = HandDrivenEngine(CONFIG, hollow(num_blocks=5).stages)
     looks = iter([None] * (2 * sys.getrecursionlimit()))
     made: list[float] = []

@@ -110,7 +110,7 @@ def test_of_who_writes_unevenly_less_is_counted_on() -> None:
 
 
 def test_a_quick_start_is_not_taken_for_a_habit() -> None:
-    """Of 10 words a second with intervals as chance has them one in ten begins so."""
+    """One in ten begins so at 10 words a second with intervals as chance has them."""
     pace = written_by((0.01, 0.01))
     assert pace.letters_within(0.35, 0.02) < 0.5 * 0.35 * 90
     assert written_by((0.05, 0.05)).letters_within(0.35, 0.1) > 0.5 * 0.35 * 90, "an ordinary one is"

@@ -37,7 +37,7 @@ from voicegate.engine.vocoder.runner import VocoderRunner
 
 VICTIM = UtteranceId("victim")
 
-# Of every object through which one utterance's input goes, what is called with it.
+# Objects through which one utterance's input goes, and their methods.
 PLACES = [
     (Reception, "open"),
     *[(ClauseFeed, name) for name in ("push", "flush", "end", "read", "stalled")],
@@ -52,7 +52,7 @@ PLACES = [
     (LocalEncoding, "encode"),
 ]
 
-# The same of a sentence that is spoken while it is written.
+# Likewise for a sentence that is spoken while it is written.
 GROWING_PLACES = [
     *[(Readings, name) for name in ("next_reading", "until")],
     *[(ClauseFeed, name) for name in ("push", "grow")],
@@ -62,7 +62,7 @@ GROWING_PLACES = [
 ]
 
 
-# What the victim begins with. Of the long one, several readings.
+# Text that the victim begins with. The long one takes several readings.
 WRITTEN = {
     SpeakingMode.BISTREAM: ["Let me see what "],
     SpeakingMode.INCREMENTAL: ["Let me see what the people ", "at the other end ", "of the line may want "],

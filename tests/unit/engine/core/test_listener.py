@@ -1,4 +1,4 @@
-"""What a listener has left: as it plays, as its player says, while it pauses, and what nobody can gain by lying."""
+"""Audio left to a listener: as it plays, as its player says, while it pauses. Nothing is gained by lying."""
 
 import math
 

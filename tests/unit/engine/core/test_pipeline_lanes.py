@@ -148,7 +148,7 @@ class Lanes:
         self.engine = HandDrivenEngine(CONFIG, self.stages)
 
     def count(self, name: str) -> float:
-        """Of the core's counters."""
+        """A count of the core's counters."""
         return self.engine.core.counters.get(name, 0)
 
     def speak(self, name: str, text: str = TEXT) -> UtteranceId:

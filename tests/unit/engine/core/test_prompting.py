@@ -1,4 +1,4 @@
-"""What the LLM is told before the text: by the kind of voice and by the instruction."""
+"""The LLM's prompt before the text: by the kind of voice and by the instruction."""
 
 import json
 from pathlib import Path

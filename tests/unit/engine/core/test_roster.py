@@ -1,4 +1,4 @@
-"""Who needs what: asked of those alone who have changed, and never otherwise than if all were asked."""
+"""The roster's needs: asked of changed utterances alone, and never otherwise than if all were asked."""
 
 import math
 from dataclasses import replace

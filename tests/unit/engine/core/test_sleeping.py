@@ -19,7 +19,7 @@ NOBODY = cast(EngineCore, None)
 
 
 def unstarted() -> ThreadedEngine:
-    """What its thread does a test does."""
+    """A worker whose thread's work a test does."""
     return ThreadedEngine(lambda *_: cast(LoadedEngine, None))
 
 
@@ -71,7 +71,7 @@ def late(made: OnLanes) -> tuple[OnLanes, list[LateLane]]:
 
 @pytest.mark.parametrize("number", [1, 3])
 async def test_speech_on_lanes_that_get_nowhere_unwatched(number: int) -> None:
-    """Of every lane of every device, in one thread."""
+    """Every lane of every device, in one thread."""
     made, lanes = late(on_lanes(number))
     engine = threaded(made, patience_s=PATIENCE_S)
     await engine.start()

@@ -85,14 +85,14 @@ def test_a_cancel_says_what_was_told_and_heard(seed: int) -> None:
         assert end.spoken_text + end.remaining_text == TEXT
         words = words_in_time(heard.events)
         whole = [item for item, following in pairwise(words) if max(item.end_ms, following.start_ms) <= heard_ms]
-        # Of the last one the engine knows better than what was told when its sound was yet to be made.
+        # The engine knows better of the last one than what was told when its sound was yet to be made.
         last = [item for item in words[-1:] if item.end_ms <= heard_ms]
         cuts = {max([item.char_end for item in heard], default=0) for heard in (whole, whole + last)}
         assert len(end.spoken_text) in cuts
 
 
 def told_in(mode: SpeakingMode, *, words_per_block: int | None) -> tuple[list[list[AlignedText]], int]:
-    """Of each message, while the text comes in pieces (None: whole); and the length of the audio."""
+    """Words told in each message, while the text comes in pieces (None: whole); and the length of the audio."""
     engine = HandDrivenEngine(stages=hollow().stages)
     utterance_id = engine.submit("u", mode=mode)
     words = [f"{word} " for word in SENTENCE.split()]

@@ -1,4 +1,4 @@
-"""What wakes a thread that sleeps while a GPU works, on lanes that a test moves on. Threads, and no clock."""
+"""Waking of a thread that sleeps while a GPU works, on lanes that a test moves on. Threads, and no clock."""
 
 import random
 import threading
@@ -107,7 +107,7 @@ def sleeper(*left: HeldMark) -> Iterator[Sleeper]:
 
 
 def watchers() -> set[threading.Thread]:
-    """That there are now, others' too."""
+    """Watchers that there are now, others' too."""
     return {thread for thread in threading.enumerate() if thread.name == "gpu-watcher"}
 
 
@@ -265,7 +265,7 @@ def test_a_device_that_fails_wakes_once_and_its_next_mark_is_waited_for() -> Non
 
 
 def test_a_device_that_cannot_be_asked_lets_nobody_sleep() -> None:
-    """Whoever looks meets the same error, where it can be dealt with."""
+    """A thread that looks meets that error, where it can be dealt with."""
     first, second, other = HeldMark("failing"), HeldMark("failing"), HeldMark("sound")
     with sleeper(other) as asleep:
         asleep.watch(first, other)

@@ -46,7 +46,7 @@ def test_block_attention_equals_masked_attention_over_the_whole() -> None:
 
 
 def test_a_blocks_convolutions_see_the_end_of_the_block_right_before_it() -> None:
-    """Of its own stream, step and convolution, and zeros before the first."""
+    """Convolutions of its own stream, step and layer, and zeros before the first."""
     config = flow_config().estimator
     pool = BlockPool(config, num_steps=2, num_blocks=9, device=CPU, dtype=torch.float32, poison=True)
     pool.allocate(1)

@@ -1,4 +1,4 @@
-"""What every LLM test runs under."""
+"""Conditions of every LLM test."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What several LLM tests share: configurations, a state dict for them, and a driver that records what is fed."""
+"""Shared by several LLM tests: configurations, a state dict for them, and a driver that records what is fed."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

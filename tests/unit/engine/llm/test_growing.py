@@ -52,7 +52,7 @@ def test_a_reading_has_the_words_known_by_then_and_the_speech_made_so_far() -> N
     assert sequence.feed.num_kept == 0
     speak(sequence, [1, 2])
     sequence.read((21, 22, 23), until=5)
-    # What is the same at the beginning stays: sos, the prompt's text and the words known then.
+    # An equal beginning stays: sos, the prompt's text and the words known then.
     assert sequence.feed.num_kept == 6
     assert sequence.feed.rows.tolist() == [23, *speech(TASK, 101, 102, 1, 2)]
 

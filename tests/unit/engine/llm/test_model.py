@@ -66,7 +66,7 @@ def test_half_files_run_in_float32_packed_or_not() -> None:
 
 
 def test_other_dtypes_than_float32() -> None:
-    """What a GPU runs, on the CPU: torch's own rms_norm, rotation in float32, logits in float32."""
+    """A GPU's arithmetic on the CPU: torch's own rms_norm, rotation in float32, logits in float32."""
     expected = hidden(LlmModel(CONFIG, small_state_dict()))
     model = LlmModel(CONFIG, small_state_dict(), dtype=torch.bfloat16)
     half = hidden(model, torch.bfloat16)

@@ -20,7 +20,8 @@ AS_DEPLOYED = PenaltySamplingConfig()
 def probabilities(
     logits: npt.NDArray[np.float64], fed: set[int], sampling: PenaltySamplingConfig
 ) -> npt.NDArray[np.float64]:
-    """Of each id: what was fed is divided by the penalty where positive, else multiplied; top-k, then top-p in it."""
+    """Probabilities of each id: a fed one is divided by the penalty where positive, else multiplied; top-k, then top-p
+    in it."""
     logits = logits.copy()
     for id_ in fed:
         logits[id_] = logits[id_] / sampling.repetition_penalty if logits[id_] > 0 else (
@@ -43,7 +44,7 @@ def probabilities(
 
 
 def nucleus(logits: npt.NDArray[np.float64], fed: set[int], sampling: PenaltySamplingConfig) -> npt.NDArray[np.float64]:
-    """The same of the sampler's candidates."""
+    """Likewise for the sampler's candidates."""
     scores = torch.from_numpy(logits.astype(np.float32))[None]
     seen = torch.zeros(1, NUM_IDS, dtype=torch.bool)
     seen[0, list(fed)] = True

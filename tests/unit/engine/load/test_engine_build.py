@@ -84,7 +84,7 @@ FILTER_MODEL, STEP_MODEL = written_once(filter_model), written_once(flow_step_mo
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Package]:
-    """Of a version of the package: with one kind of GPU, whose memory is the CPU's."""
+    """A machine with a version of the package and one kind of GPU, whose memory is the CPU's."""
     monkeypatch.setattr(engine_build, "choose_device", lambda name: GpuInName)
     monkeypatch.setattr(engine_build, "LoadedEngine", lambda trt, plan, _: library.LoadedEngine(trt, plan, CPU))
     monkeypatch.setattr(vocoder_build, "filter_model", FILTER_MODEL)
@@ -223,14 +223,14 @@ def test_a_model_that_is_not_there(config: EngineConfig, tmp_path: Path) -> None
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch, config: EngineConfig) -> FlowParts:
-    """Of a flow whose engines are named, as a GPU would be served."""
+    """Parts of a flow whose engines are named, as a GPU would be served."""
     monkeypatch.setattr(flow_choice, "flow_engines", partial(flow_engines, shapes=LONE))
     named = replace(config, flow_backend="tensorrt", is_eager=True)
     return FlowParts(named, MODEL, Device(CPU, HOST_LANE, HOST_LANE), FlowCudaConfig(has_graphs=False))
 
 
 def test_a_flow_has_what_was_built(machine: Callable[[str], Package], parts: FlowParts) -> None:
-    """What is on disk computes a lone stream's blocks."""
+    """Engines on disk compute a single stream's blocks."""
     package, config, device = machine(VERSIONS[-1]), parts.config, parts.device
     with pytest.raises(EngineError, match=r"--flow-backend tensorrt: no engines of the flow .*, or use auto or cuda"):
         gpu_solver(config, MODEL, device, SILENT)

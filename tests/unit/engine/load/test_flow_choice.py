@@ -1,4 +1,4 @@
-"""What runs the flow: what was named, or it is an error; else what is quicker, by shape, and it is told which."""
+"""Choice of the flow's backend: the named one, or an error; else the quicker one, by shape, and it is told which."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""What a model takes of a GPU, by formula: as an H200 was measured to hold it; and refused before it is loaded."""
+"""Memory that a model takes of a GPU, by formula: as an H200 was measured to hold it; and refused before it is
+loaded."""
 
 import json
 from collections.abc import Mapping

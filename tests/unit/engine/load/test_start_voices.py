@@ -28,7 +28,7 @@ from voicegate.engine.voices.voice import Voice, save_voice
 
 MODEL = load_model_config(TINY_MODEL_DIR)
 UNNAMED = replace(MODEL, default_voice=None)
-# Of a script that no vocabulary has words of: four tokens a character.
+# Script that no vocabulary has words of: four tokens a character.
 RARE = "\U0001fae0"
 
 
@@ -118,7 +118,7 @@ def break_opening(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[SequenceReq
 
 
 def break_shared_step(monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[SequenceRequest], bool]) -> None:
-    """Of all that are in it with such a one."""
+    """Breaks all that are in a step with such a one."""
     add, launch = HollowRunner.add, HollowRunner.launch
     bad: set[int] = set()
 

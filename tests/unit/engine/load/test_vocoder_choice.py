@@ -1,4 +1,4 @@
-"""What runs the vocoder: what was named, or it is an error; else the quicker one, and it is told which and why."""
+"""Choice of the vocoder's backend: the named one, or an error; else the quicker one, and it is told which and why."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -61,7 +61,7 @@ def test_an_engine_that_tells_nothing_of_its_memory_is_known_by_its_places() -> 
 
 @dataclass
 class Told:
-    """Of a process, as a Replica has it."""
+    """A process as a Replica has it."""
 
     num_states: int = 0
     state: State = field(default_factory=State)

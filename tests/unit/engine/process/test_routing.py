@@ -279,7 +279,7 @@ class Renamed(FakeEngine):
 
 
 class OtherMeasurements(FakeEngine):
-    """Of the same model: what it measured, and whose voice came first, are its own."""
+    """Measurements of that model by another process: its own, and so is the voice that came first."""
 
     @property
     def info(self) -> EngineInfo:

@@ -82,7 +82,7 @@ class Keeping(FakeEngine):
 
 
 def in_turn(*engines: FakeEngine) -> Callable[[], FakeEngine]:
-    """Of one place, one process after the other."""
+    """Processes of one place, one after the other."""
     return partial(list[FakeEngine].pop, list(engines), 0)
 
 

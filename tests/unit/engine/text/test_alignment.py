@@ -77,7 +77,7 @@ def test_signs_that_are_not_said_are_no_words(text: str) -> None:
 
 
 def whole(start_ms: int, end_ms: int) -> Sound:
-    """Of a clause that leaves in one piece."""
+    """Words of a clause that leaves in one piece."""
     return Sound(start_ms, start_ms, end_ms, end_ms, is_length_known=True, is_last=True)
 
 
@@ -114,7 +114,7 @@ def test_ascii_is_split_as_any_text(text: str) -> None:
 
 
 class Block(NamedTuple):
-    """Of a clause that leaves block by block, its text and its speech tokens coming meanwhile."""
+    """A block of a clause that leaves block by block, its text and its speech tokens coming meanwhile."""
 
     duration_ms: int
     known_ahead_ms: int

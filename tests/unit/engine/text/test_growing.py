@@ -1,4 +1,4 @@
-"""What may be read, and said, of a sentence that is not finished."""
+"""Words of an unfinished sentence that may be read, and said."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the script decides, and what it leaves to the hint."""
+"""The script's part in the choice of language, and the hint's."""
 
 import pytest
 

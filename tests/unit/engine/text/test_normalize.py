@@ -1,4 +1,4 @@
-"""What is said of what is written, and what holds for any text."""
+"""Written text as it is said, and what holds for any text."""
 
 import re
 import unicodedata

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from voicegate.engine.text.normalize import speakable
 
-# What stands before and behind, in the words of the language.
+# Frames before and after, in the words of the language.
 FRAMES = {
     "en": ("Kate has", "today"),
     "zh": ("今天有", "左右"),

@@ -1,4 +1,4 @@
-"""What is open at the end of a text, and what only looks like it."""
+"""Markup that is open at the end of a text, and text that only looks like it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What may be said of text whose writer has paused: whole words, in both granularities, and nothing twice."""
+"""Text whose writer has paused: whole words are said, in both granularities, and nothing twice."""
 
 import pytest
 from hypothesis import given

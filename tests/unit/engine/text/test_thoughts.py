@@ -1,4 +1,4 @@
-"""What an LLM writes for itself is not said, however it is cut into messages."""
+"""An LLM's text for itself is not said, however it is cut into messages."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a word's end says about its sentence."""
+"""A word's end, and its sentence's."""
 
 import pytest
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-# Of a, i and u: the first two.
+# Formants of a, i and u: the first two.
 _FORMANTS_HZ = np.array([[750, 1200], [300, 2300], [350, 800]])
 
 

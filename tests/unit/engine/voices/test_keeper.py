@@ -1,4 +1,4 @@
-"""What is added while an engine runs is there again at its next start, if it was given a directory for it."""
+"""Voices added while an engine runs are there again at its next start, if it was given a directory for them."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What begins as a sound file goes on to be decoded; everything else is refused before anything is loaded."""
+"""Data that begins as a sound file goes on to be decoded; everything else is refused before anything is loaded."""
 
 import pytest
 

@@ -56,7 +56,7 @@ def snr_db(got: Samples, wanted: Samples) -> float:
 
 
 def tone_snr_db(samples: Samples, rate_hz: int) -> float:
-    """Of the tone at any phase, in the middle of the samples: an encoder may have delayed them."""
+    """Signal-to-noise of the tone at any phase, in the middle of the samples: an encoder may have delayed them."""
     middle = samples[len(samples) // 4 : 3 * len(samples) // 4]
     phase = 2 * np.pi * TONE_HZ * np.arange(len(middle)) / rate_hz
     basis = np.stack([np.sin(phase), np.cos(phase)])

@@ -1,4 +1,4 @@
-"""What HAProxy is told: how much of the work a server should have, and when none."""
+"""HAProxy's answers: how much of the work a server should have, and when none."""
 
 import asyncio
 from collections.abc import Callable

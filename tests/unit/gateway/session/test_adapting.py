@@ -1,4 +1,4 @@
-"""What other vendors' clients ask for and nobody here can do is left out or shortened, and named."""
+"""Requests of other vendors' clients that this server cannot follow are left out or shortened, and named."""
 
 from dataclasses import replace
 

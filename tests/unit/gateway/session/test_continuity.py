@@ -1,4 +1,4 @@
-"""What one session keeps for a client that may come back, and whom it takes for that client."""
+"""State that one session keeps for a client that may come back, and how it knows that client."""
 
 import pytest
 

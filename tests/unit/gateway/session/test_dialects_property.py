@@ -149,7 +149,7 @@ class Socket:
                 case EndText(utterance_id=utterance_id):
                     self.events.append(engine.Done(utterance_id, 20, 1, 960))
                 case CancelUtterance(utterance_id=utterance_id):
-                    # What was made before is on its way, and the end comes behind it.
+                    # Earlier audio is on its way, and the end comes after it.
                     self.events.append(engine.Cancelled(utterance_id, 20, 960, "", ""))
                 case Close():
                     raise AssertionError("no session ends here")

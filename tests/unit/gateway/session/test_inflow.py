@@ -1,4 +1,4 @@
-"""What one socket may send: bursts pass, floods wait, and whoever goes on is found out."""
+"""Messages of one socket: bursts pass, floods wait, and one that goes on is found out."""
 
 import pytest
 

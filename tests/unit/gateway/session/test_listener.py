@@ -1,4 +1,4 @@
-"""What a listener has in hand, and the gaps that players report, honestly or not."""
+"""Audio in a listener's hand, and the gaps that players report, honestly or not."""
 
 import pytest
 

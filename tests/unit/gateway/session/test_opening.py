@@ -1,4 +1,4 @@
-"""What an `open` may ask for, and how it reads in the engine's words."""
+"""Requests of an `open`, and how they read in the engine's words."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What never sounds, so that the gateway may keep it to itself for a while: never more than the engine leaves out."""
+"""Text that never sounds, so that the gateway may keep it for a while: never more than the engine leaves out."""
 
 from hypothesis import given
 from hypothesis import strategies as st

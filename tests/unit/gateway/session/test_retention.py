@@ -1,4 +1,4 @@
-"""Who is waited for, and who makes way where too much is kept."""
+"""Sessions that are waited for, and those that make way where too much is kept."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -36,7 +36,7 @@ CONTEXT_IDS = st.sampled_from(["a", "b", "c"])
 
 @dataclass
 class ModelUtterance:
-    """What the engine may still do with an utterance."""
+    """The engine's further options for an utterance."""
 
     is_ended: bool = False
     is_cancelled: bool = False
@@ -47,7 +47,7 @@ class ModelUtterance:
 
 @dataclass
 class HeardContext:
-    """What a client knows of one incarnation of a context."""
+    """A client's knowledge of one incarnation of a context."""
 
     handle: int
     next_sequence: int = 0

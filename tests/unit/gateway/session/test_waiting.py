@@ -1,4 +1,4 @@
-"""Who waits for room: in order, for no longer than the limit, and with an honest word for those turned away."""
+"""The queue for room: in order, for no longer than the limit, and with an honest word for those turned away."""
 
 import pytest
 

@@ -19,12 +19,12 @@ def find_anna(name: str) -> str | None:
 
 
 def said(dialect: Dialect, *messages: dict[str, Any]) -> list[Any]:
-    """What comes of frames of the client's."""
+    """Outcome of the client's frames."""
     return [effect for message in messages for effect in shown(dialect.receive(orjson.dumps(message).decode()))]
 
 
 def told(dialect: Dialect, *messages: ServerMessage | Speech) -> list[Any]:
-    """What comes of messages of the session's."""
+    """Outcome of the session's messages."""
     effects: list[Any] = []
     for message in messages:
         effects += shown(dialect.speak(message) if isinstance(message, Speech) else dialect.word(message))

@@ -1,4 +1,4 @@
-"""What a peer of Wyoming's may leave here."""
+"""Bounds on a peer of Wyoming's."""
 
 from typing import Any
 

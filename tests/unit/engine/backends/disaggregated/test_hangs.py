@@ -18,7 +18,7 @@ from voicegate.engine.interface import Done, EngineError, Failed, Overloaded, Ut
 TEXT = "One two three four five six seven eight nine ten eleven twelve thirteen."
 LIMIT_S = 1.0
 HASTY = replace(CONFIG, device_patience_s=LIMIT_S)
-# Of time that passes by itself: a busy machine that does not get to a device for a while is no device that hangs.
+# Real time passes by itself: a busy machine that does not get to a device for a while is no device that hangs.
 REAL_LIMIT_S = 5.0
 NAMES = ("cpu.2", "cpu.3")  # of two token2wavs
 

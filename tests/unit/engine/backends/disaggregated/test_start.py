@@ -26,7 +26,7 @@ LOST = RuntimeError("out of memory")
 
 
 class Parts:
-    """What is loaded, in place of models; the LLM is closed once at most."""
+    """Loaded parts, in place of models; the LLM is closed once at most."""
 
     def __init__(self) -> None:
         self.num_closed = 0
@@ -136,7 +136,7 @@ async def test_a_device_that_cannot_speak_is_named_and_nothing_goes_on(
 
 
 async def test_a_start_waits_for_a_device_that_hangs_and_has_told_of_the_others(made: OnLanes) -> None:
-    """Who supervises the process gives a start its time; it stops all the same (test_process.py)."""
+    """A supervisor gives a start its time; it stops all the same (test_process.py)."""
     made.lanes[1].hang()
     progress = Lines()
     engine = create_engine(replace(SEVERAL, encoder_processes=0), on_progress=progress)

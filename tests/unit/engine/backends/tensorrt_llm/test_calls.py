@@ -15,7 +15,7 @@ from voicegate.engine.backends.tensorrt_llm import library
 
 FOLDER = Path(library.__file__).parent
 
-# What of ours stands for what of theirs.
+# Our names of their classes.
 OBJECTS = {library.Result: "llmapi.RequestOutput", library.Completion: "llmapi.CompletionOutput"}
 MODULES = {library.Package: "", library.LlmApi: "llmapi."}
 CALLS = {
@@ -65,7 +65,7 @@ def test_a_logits_processor_takes_what_it_is_given() -> None:
 
 
 def calls() -> Iterator[tuple[str, ast.Call]]:
-    """Of the package's classes and methods, wherever the backend makes one."""
+    """Calls of the package's classes and methods, wherever the backend makes one."""
     for path in sorted(FOLDER.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CALLS:

@@ -1,4 +1,4 @@
-"""What does not fit is said before anything is imported or loaded, with the remedy."""
+"""Misfits are told before anything is imported or loaded, with the remedy."""
 
 import importlib.metadata
 import json

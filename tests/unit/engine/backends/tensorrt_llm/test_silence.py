@@ -1,4 +1,4 @@
-"""What the backend does when its executor falls silent, is sick, or does not come back from a call."""
+"""The backend where its executor falls silent, is sick, or does not come back from a call."""
 
 import threading
 import time
@@ -168,7 +168,7 @@ def test_it_can_be_closed_while_a_call_does_not_come_back(monkeypatch: pytest.Mo
 
 
 def test_an_abort_that_is_never_answered_is_forgotten() -> None:
-    """Of a request that waited for room its executor says nothing more."""
+    """The executor says nothing more of a request that waited for room."""
     with running(num_slots=1, first_token_timeout_s=SOON_S, token_timeout_s=60.0) as made:
         with made.llm.held():
             for number in range(3):

@@ -1,4 +1,4 @@
-"""What is asked of `tensorrt` is what 10.14, 11.0 and 11.4 have, and nothing that fails goes unseen."""
+"""Calls of `tensorrt` are those that 10.14, 11.0 and 11.4 have, and nothing that fails goes unseen."""
 
 import sys
 from pathlib import Path

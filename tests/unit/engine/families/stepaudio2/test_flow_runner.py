@@ -216,7 +216,7 @@ def test_room_is_told_in_blocks_of_ten_frames_and_batches_in_frames() -> None:
     ],
 )
 def test_lower_precision_is_close(dtype: torch.dtype, kv_dtype: torch.dtype, limit: float) -> None:
-    """What is computed on a GPU, and in what free blocks are NaN, too."""
+    """Types that a GPU computes in, and with NaN in free blocks, too."""
     flow = golden_flow(SCHEDULE, dtype=dtype, kv_dtype=kv_dtype)
     assert flow.memory.estimator.dtype == kv_dtype
     mel = drained(flow, opened(flow, 13, tokens_of(1, 30)))

@@ -24,7 +24,7 @@ def mel_of(name: str, num_frames: int) -> torch.Tensor:
 
 
 def rendered(vocoder: VocoderRunner, mel: torch.Tensor, parts: Sequence[int]) -> list[torch.Tensor]:
-    """What each part of the stream's mel gives, the last one final."""
+    """Renders each part of the stream's mel, the last one final."""
     stream = vocoder.open()
     jobs = [
         VocoderJob(stream, part, index == len(parts) - 1) for index, part in enumerate(mel.split(list(parts), dim=1))

@@ -55,7 +55,7 @@ class Bench:
         num_blocks: int = 12,
         device: torch.device = CPU,
     ) -> None:
-        """Of the golden model; with a `head_dim` of one with such heads, and random weights."""
+        """Takes the golden model; with a `head_dim` one with such heads, and random weights."""
         config, state = replace(flow_config(), num_euler_steps=2), flow_state()
         if head_dim is not None:
             dim = config.estimator.num_heads * head_dim

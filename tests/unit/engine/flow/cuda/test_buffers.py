@@ -1,4 +1,4 @@
-"""What the host tells the kernels of a batch."""
+"""The host's words to the kernels on a batch."""
 
 from tests.unit.engine.flow.cuda.support import Bench, Row
 from voicegate.engine.flow.cuda.buffers import BEFORE, BLOCK

@@ -60,7 +60,7 @@ def valid(bench: Bench, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def written_to(bench: Bench, memory: torch.Tensor) -> torch.Tensor:
-    """What is in whole blocks' memory; others' is still poison."""
+    """Contents of whole blocks' memory; others' is still poison."""
     whole = [row.block for row in bench.rows if row.num_frames == FRAMES_PER_BLOCK]
     assert memory[[row.block for row in bench.rows if row.block not in whole]].isnan().all()
     return memory[whole]

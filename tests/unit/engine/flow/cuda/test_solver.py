@@ -13,7 +13,7 @@ from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockStream
 
-# Of two runs of the same arithmetic in differently shaped products.
+# Difference between two runs of equal arithmetic in differently shaped products.
 BATCH_ATOL = 5e-6
 
 
@@ -58,7 +58,7 @@ def test_long_contexts_come_first_wherever_their_lines_lie() -> None:
 
 
 def test_prompts_of_earlier_batches_are_in_no_later_one() -> None:
-    """Of the one set of buffers: many prompts, then one at its beginning, then none where the many lay."""
+    """One set of buffers: many prompts, then one at its beginning, then none where the many lay."""
     runner = make_runner(cuda=replace(EAGER, max_batches=1))
     for num_streams in (4, 1):
         streams = [open_stream(runner, 10, prompt_size=20, seed=i) for i in range(num_streams)]

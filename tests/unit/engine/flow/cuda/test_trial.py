@@ -1,4 +1,4 @@
-"""What is measured before there are streams: blocks of every shape, behind contexts of their own, amid its range."""
+"""Measurements before there are streams: blocks of every shape, after contexts of their own, amid its range."""
 
 from tests.support.flow import make_model, make_runner
 from tests.support.flow_reference import FLOAT8_REFERENCE_OPS, REFERENCE_OPS

@@ -84,7 +84,7 @@ def tokens(outputs: list[SequenceOutput]) -> list[int]:
 
 @cache
 def reference(wanted: SequenceRequest) -> list[SequenceOutput]:
-    """What the CPU runner makes of a sequence alone, its text complete from the start."""
+    """The CPU runner's output for a sequence alone, its text complete from the start."""
     runner = TorchLlmRunner(CONFIG, SamplingConfig(), STATE, num_slots=1, max_positions=128)
     runner.add(wanted)
     if wanted.is_streaming:

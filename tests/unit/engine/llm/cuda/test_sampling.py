@@ -54,7 +54,7 @@ def test_random_scores() -> None:
 
 @pytest.mark.parametrize("num_highest", [0, 20, 100])
 def test_more_equal_scores_than_candidates(num_highest: int) -> None:
-    """Of equal ones the lowest ids are drawn."""
+    """Among equal ones the lowest ids are drawn."""
     scores = torch.zeros(9, NUM_IDS)
     scores[:, 5 : 5 + num_highest] = 1e-3
     uniforms = np.stack([np.linspace(0.01, 0.99, 9), np.full(9, 0.5)], 1)

@@ -1,4 +1,5 @@
-"""What agents write, by kind; in each kind with what only looks like it. None of these is in the table of readings."""
+"""Text as agents write it, by kind; in each kind with text that only looks like it. None of these is in the table of
+readings."""
 
 import pytest
 

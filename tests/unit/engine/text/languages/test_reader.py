@@ -1,4 +1,4 @@
-"""What the readers of files say beyond the tables of readings, and how a file that is wrong is refused."""
+"""The readers of files beyond the tables of readings, and how a file that is wrong is refused."""
 
 from pathlib import Path
 

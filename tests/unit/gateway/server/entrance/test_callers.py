@@ -1,4 +1,4 @@
-"""What a request says of who sends it."""
+"""Reading a request's words on its sender."""
 
 import pytest
 from websockets.datastructures import Headers

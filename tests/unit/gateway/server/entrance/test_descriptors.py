@@ -1,4 +1,4 @@
-"""What a limit on open files leaves room for."""
+"""Room that a limit on open files leaves."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who has a place: sockets up to their number, and probes whatever the others do."""
+"""Places: sockets up to their number, and probes whatever the others do."""
 
 from voicegate.gateway.auth.keyring import Allowance
 from voicegate.gateway.server.entrance.door import Door

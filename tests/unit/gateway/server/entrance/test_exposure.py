@@ -1,4 +1,4 @@
-"""What is said loudly at the start of a server that others can reach."""
+"""Warnings at the start of a server that others can reach."""
 
 from pathlib import Path
 from typing import Any

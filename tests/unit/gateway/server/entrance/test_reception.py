@@ -1,4 +1,4 @@
-"""Who has a connection, from its first bytes; however they are cut, the successor gets them all."""
+"""A connection's owner, from its first bytes; however they are cut, the successor gets them all."""
 
 import asyncio
 from itertools import pairwise

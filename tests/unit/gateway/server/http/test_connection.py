@@ -1,4 +1,4 @@
-"""What a peer can make one HTTP connection do, seen from the transport."""
+"""A peer's power over one HTTP connection, seen from the transport."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is answered to every request but a synthesis, as a function of the request and of what is to be shown."""
+"""Answers to every request but a synthesis, as a function of the request and of what is to be shown."""
 
 from typing import Any
 

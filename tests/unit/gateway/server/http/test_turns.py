@@ -1,4 +1,4 @@
-"""Who reads when, where many have much to read."""
+"""Turns of readers, where many have much to read."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What is read at a scrape: of a server that knows nothing yet, and of an engine that tells all."""
+"""States at a scrape: of a server that knows nothing yet, and of an engine that tells all."""
 
 from prometheus_client import CollectorRegistry
 

@@ -1,4 +1,4 @@
-"""What a peer can make one socket hold and do, seen from the transport."""
+"""A peer's power over one socket, seen from the transport."""
 
 import asyncio
 from collections.abc import Callable, Iterator

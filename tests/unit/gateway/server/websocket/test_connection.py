@@ -1,4 +1,4 @@
-"""What the shell of one socket does when the socket does not take what it is given."""
+"""The shell of one socket where the socket does not take what it is given."""
 
 import asyncio
 import json

@@ -14,7 +14,7 @@ from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 
-# What a read brings, and what it takes to parse and answer a piece of it: 85 pings, on a slow machine.
+# Bytes of a read, and the time to parse and answer a piece of it: 85 pings, on a slow machine.
 READ_BYTES = 8 * 1024
 PIECE_S = 0.002
 NUM_FLOODERS = 8
@@ -88,6 +88,6 @@ def test_first_audio_waits_for_a_piece_of_each_flood_and_no_more(monkeypatch: py
 
 
 def test_and_for_whole_reads_where_nobody_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That the bound above is one."""
+    """Checks that the bound above is one."""
     monkeypatch.setattr(bounded_socket, "_TURN_S", 3600.0)
     assert added_s(monkeypatch) > MOST_ROUNDS * NUM_FLOODERS * PIECE_S

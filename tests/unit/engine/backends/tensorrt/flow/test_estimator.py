@@ -40,7 +40,7 @@ EAGER = FlowCudaConfig(frame_buckets=(16, 50, 100, 150), has_graphs=False)
 ONE_SHORT, ONE_LONG, TWO = FlowShape(1, 50, 50), FlowShape(1, 50, 150), FlowShape(2, 50, 100)
 # As of our own path of fixed shapes.
 ATOL = 5e-6
-# Of our attention's kernel.
+# Difference of our attention's kernel.
 KERNEL_ATOL = 2e-5
 
 
@@ -168,7 +168,7 @@ def test_8_bit_context_is_read_and_left(loaded: dict[FlowShape, LoadedEngine], c
     exact = expected(73, 0, 0)
     error, difference = (rms(found[0] - other) / rms(exact) for other in (exact, found[1]))
     assert 1e-4 < error < 5e-2, "it is of 8 bits"
-    # What lies between two numbers of 8 bits goes to one or the other by the order in which a processor sums up.
+    # A value between two numbers of 8 bits goes to one or the other by the order in which a processor sums up.
     assert difference < error / 20
 
 

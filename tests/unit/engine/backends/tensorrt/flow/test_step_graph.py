@@ -81,7 +81,7 @@ class Engine:
 
 
 def mask_of(context_frames: Sequence[int], num_frames: Sequence[int]) -> Array:
-    """Of each row, so many places of its context and of its block are there."""
+    """A mask: of each row, so many places of its context and of its block are there."""
     mask = np.full((SHAPE.num_rows, 1, 1, SHAPE.context_frames + SHAPE.num_frames), NEVER, np.float32)
     for row, (before, now) in enumerate(zip(context_frames, num_frames, strict=True)):
         mask[row, ..., :before] = 0

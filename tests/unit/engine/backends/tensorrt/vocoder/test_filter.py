@@ -29,7 +29,8 @@ MAX_FRAMES = 3
 NUM_STREAMS = 2
 BUCKETS = {"batch_buckets": (1, 2), "frame_buckets": (1, 2)}
 MEL = torch.randn(NUM_STREAMS, units.NUM_MELS, MAX_FRAMES, generator=torch.Generator().manual_seed(4))
-# Of a sample, of audio up to 0.99. The lower precisions' kernels do not run in the interpreter: test_filter_graph.py.
+# Difference of a sample, of audio up to 0.99. The lower precisions' kernels do not run in the interpreter:
+# test_filter_graph.py.
 TOLERANCE = 2e-4
 
 

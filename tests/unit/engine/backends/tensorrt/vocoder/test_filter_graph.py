@@ -39,7 +39,7 @@ class Reference:
     def filter(
         self, mel: torch.Tensor, spectra: torch.Tensor, frames: list[int], *, is_first: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What it gives, and the spectra that it had from before."""
+        """Runs the filter. Returns its output, and the spectra that it had from before."""
         flags = torch.full((SHAPE.num_rows,), is_first)
         rows = BatchRows(torch.tensor(frames), flags, torch.zeros_like(flags), uniform_frames=None)
         tails = self._table.tails(self._table.rows)
@@ -48,7 +48,7 @@ class Reference:
 
 
 def padded(columns: torch.Tensor, channels: int, low: str) -> Array:
-    """What lies in channels that nobody reads must not matter."""
+    """Pads with channels that no layer reads: they must not matter."""
     rows, count, known = columns.shape
     buffer = np.full((rows, count, channels), np.nan, np.float32)
     buffer[:, :, :known] = columns.numpy()

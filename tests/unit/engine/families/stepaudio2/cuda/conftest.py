@@ -14,7 +14,7 @@ collect_ignore_glob = [] if uses_interpreter() else ["test_*.py"]
 
 @pytest.fixture
 def poisoned_memory() -> Iterator[None]:
-    """What a kernel leaves unwritten is NaN; and numpy, which the interpreter is, does not warn of it."""
+    """Memory that a kernel leaves unwritten is NaN; and numpy, which the interpreter is, does not warn of it."""
     was_deterministic = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     assert torch.utils.deterministic.fill_uninitialized_memory

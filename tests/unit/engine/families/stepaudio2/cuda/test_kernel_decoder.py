@@ -41,7 +41,7 @@ def weights() -> dict[str, torch.Tensor]:
 
 
 def decoder(precision: str) -> KernelDecoder:
-    """What nobody wrote is NaN in every type."""
+    """A decoder whose unwritten memory is NaN in every type."""
     cuda = VocoderCudaConfig(precision=precision, batch_buckets=(1, 2), frame_buckets=(1, 2), tiles=TILES)
     made = KernelDecoder(SMALL, weights(), cuda, device=CPU)
     made.arena.fill_(-1)
