@@ -12,7 +12,7 @@ from typing import Final
 
 from voicegate.gateway.config import GatewayConfig
 
-_CHROMIUMS: Final = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUMS: Final = ("chromium", "chromium-browser", "google-chrome")
 # In the page: until so much was heard, then what it shows of underruns.
 _LISTEN: Final = """async (seconds) => {
     const shown = (id) => parseFloat(document.getElementById(id).textContent);
@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--width", type=int, default=1200)
     parser.add_argument("--after-s", type=float, default=3.0, help="of speech")
     parser.add_argument("--threads", type=int, help="of the engine (default: one a core; fewer leave Chromium some)")
-    parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, _CHROMIUMS)), None))
+    parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, CHROMIUMS)), None))
     options = parser.parse_args()
     if options.chromium is None:
         print("page_screenshot: no Chromium on the PATH; name one with --chromium", file=sys.stderr)

@@ -54,8 +54,7 @@ SWEEP: Final = tuple(
     f"live:{num}:{writer}" for num in (400, 128, 16, 256, 64, 320, 32, 192, 8) for writer in ("whole", "20")
 )
 ALONE_FLATTERY: Final = (
-    "a stream alone speaks again 0.05 to 0.15 s behind its last turn, so that nothing has gone to sleep, whole texts "
-    "are of a second or two, and it listens for 0.6 s, so that later gaps do not show"
+    "a stream alone speaks again 0.05 to 0.15 s after its last turn, so that nothing sleeps; it listens for 0.6 s"
 )
 _START_LIMIT_S: Final = 150.0
 _STOP_LIMIT_S: Final = 20.0

@@ -25,8 +25,8 @@ LONGEST, MEAN = 25, 18
 MOST_DECISIONS, WORDS_OF_DECISIONS = 25, 20_000
 # Documents and folders that older sentences keep from these rules: only ever shorter.
 NOT_YET = (
-    *("README.md", "clients/browser/README.md", "clients/examples/README.md", "docs/architecture.md"),
-    *("docs/compatibility.md", "docs/glossary.md", "docs/languages.md", "docs/measured.md", "docs/models.md"),
+    *("clients/browser/README.md", "docs/architecture.md"),
+    *("docs/compatibility.md", "docs/glossary.md", "docs/languages.md", "docs/models.md"),
     *("docs/protocol.md", "models/tiny/RECIPE.md", "models/tiny/training/README.md"),
     "engine/",
 )

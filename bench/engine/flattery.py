@@ -25,7 +25,7 @@ def flattery(run: Mapping[str, Any]) -> list[str]:
     waiting = config["max_waiting_utterances"]
     if waiting > _SHIPPED.max_waiting_utterances:
         phrases.append(
-            f"nobody is refused: {waiting} utterances may wait for room, as shipped {_SHIPPED.max_waiting_utterances}"
+            f"no one is refused: {waiting} utterances may wait for room, as shipped {_SHIPPED.max_waiting_utterances}"
         )
     if len(run["voices"]) == 1:
         phrases.append("all speak with one voice")

@@ -14,6 +14,8 @@ from voicegate.clients.python.timeline import play
 FILE: Final = "report.html"
 # Listeners of a scenario, in the timeline.
 _NUM_SHOWN: Final = 48
+# Fewer points are shown as they are: a line would tell of numbers of streams that nobody measured.
+_MIN_JOINED: Final = 5
 _PERCENTILES: Final = (("p50", False), ("p95", True))
 
 STYLE: Final = """
@@ -31,7 +33,7 @@ svg text { font-size: 11px; fill: var(--soft) }
 .grid { stroke: var(--line) } .line { fill: none; stroke-width: 2 } .dashed { stroke-dasharray: 5 4 }
 .c0 { stroke: #2f6fed } .c1 { stroke: #d9480f } .c2 { stroke: #0b8f6a } .c3 { stroke: #9c36b5 } .c4 { stroke: #b88a00 }
 .c5 { stroke: #c2255c } .c6 { stroke: #0c8599 } .c7 { stroke: #74808f }
-.dot { fill: var(--paper); stroke-width: 2; stroke-dasharray: none }
+.dot { fill: var(--paper); stroke-width: 2; stroke-dasharray: none } .solid { stroke-width: 5 }
 .play { fill: #2f6fed } .gap { fill: #e03131 } .wait { fill: #aab4c4 } .stop { fill: var(--ink) }
 """
 
@@ -113,6 +115,7 @@ def against_streams(rows: Mapping[str, Mapping[str, Any]]) -> str:
                 colour,
                 is_dashed=is_dashed,
                 has_dots=True,
+                is_joined=len(ordered) >= _MIN_JOINED,
             )
             for name, is_dashed in _PERCENTILES
         ]

@@ -24,6 +24,7 @@ class Series:
     colour: int  # of NUM_COLOURS
     is_dashed: bool = False
     has_dots: bool = False
+    is_joined: bool = True  # False: dots alone, solid where a line would not be dashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +67,29 @@ def line_chart(series: Sequence[Series], x: Axis, y: Axis, *, title: str, height
     for index, each in enumerate(series):
         style = f"c{each.colour % NUM_COLOURS}{' dashed' if each.is_dashed else ''}"
         places = [(frame.x(at), frame.y(value)) for at, value in each.points]
-        joined = " ".join(f"{left:.1f},{top:.1f}" for left, top in places)
-        drawn.append(f'<polyline class="line {style}" points="{joined}"/>')
+        if each.is_joined:
+            joined = " ".join(f"{left:.1f},{top:.1f}" for left, top in places)
+            drawn.append(f'<polyline class="line {style}" points="{joined}"/>')
         if each.has_dots:
             drawn += [
-                f'<circle class="dot {style}" cx="{left:.1f}" cy="{top:.1f}" r="3">'
-                f"<title>{escape(f'{each.name}: {value:g} at {at:g}')}</title></circle>"
+                _dot(each, style, left, top, f"{each.name}: {value:g} at {at:g}")
                 for (left, top), (at, value) in zip(places, each.points, strict=True)
             ]
+        key = (
+            f'<line class="line {style}" x1="0" x2="22" y1="0" y2="0"/>' if each.is_joined else _dot(each, style, 11, 0)
+        )
         drawn.append(
             f'<g transform="translate({_LEFT},{height + _LEGEND_LINE * index})">'
-            f'<line class="line {style}" x1="0" x2="22" y1="0" y2="0"/>'
-            f'<text x="28" y="4">{escape(each.name)}</text></g>'
+            f'{key}<text x="28" y="4">{escape(each.name)}</text></g>'
         )
     return _svg(drawn, height + _LEGEND_LINE * len(series), title)
+
+
+def _dot(series: Series, style: str, left: float, top: float, title: str = "") -> str:
+    is_solid = not (series.is_joined or series.is_dashed)
+    kind, radius = ("dot solid", 2) if is_solid else ("dot", 3)
+    place = f'cx="{left:.1f}" cy="{top:.1f}" r="{radius}"'
+    return f'<circle class="{kind} {style}" {place}><title>{escape(title)}</title></circle>'
 
 
 def timeline(bars: Sequence[Bar], num_rows: int, x: Axis, *, title: str, row_height: int = 9) -> str:

@@ -15,6 +15,8 @@ from voicegate.clients.python.errors import (
     MissingDependency,
     ReaderTooSlow,
 )
+from voicegate.clients.python.files import write_audio
+from voicegate.clients.python.playback import SoundCard
 from voicegate.protocol.messages import Cancelled, Done, Format
 
 __all__ = [
@@ -35,5 +37,7 @@ __all__ = [
     "MissingDependency",
     "OpenOptions",
     "ReaderTooSlow",
+    "SoundCard",
     "connect",
+    "write_audio",
 ]

@@ -31,8 +31,9 @@ def check_path(path: Path, codec: str = "opus") -> None:
         raise InvalidInput(f"{path} cannot be written: permission denied")
 
 
-def write_audio(path: Path, opened: wire.Opened, audio: Sequence[Audio]) -> None:
+def write_audio(path: Path | str, opened: wire.Opened, audio: Sequence[Audio]) -> None:
     """By the name's ending. Raises InvalidInput, MissingDependency (a .wav of Opus is decoded), OSError."""
+    path = Path(path)
     check_path(path, opened.format.codec)
     if path.suffix.lower() == ".wav":
         write_wav(path, decode_all(opened, audio), opened.sample_rate)

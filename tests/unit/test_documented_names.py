@@ -14,7 +14,7 @@ from voicegate.gateway.cli import main
 from voicegate.gateway.config import ConfigField, config_fields
 
 DOCUMENTS = [
-    ROOT / "README.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "clients").glob("*/README.md")),
     ROOT / "models/tiny/RECIPE.md",
