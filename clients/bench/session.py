@@ -10,12 +10,32 @@ from typing import Any, Final
 from voicegate.clients.bench import judge
 from voicegate.clients.bench.crew import Crew, carry_out
 from voicegate.clients.bench.dialects import UNPACED
-from voicegate.clients.bench.leftovers import left_behind
+from voicegate.clients.bench.inquiry import ask
 from voicegate.clients.bench.plan import Finished, Record, Target
 from voicegate.clients.bench.scenario import Kind, Scenario
 from voicegate.clients.bench.schedule import Schedule, Settings, schedule
 from voicegate.clients.bench.stats import summary
 from voicegate.clients.bench.usage import CpuSample, GpuMeter, cpu_report, sample_cpu
+
+# What a server still does once everybody has left is work for nobody. Other servers than ours do not tell of it.
+# For what was cancelled to end. Lower takes a busy server's last cancels for forgotten ones.
+_PATIENCE_S: Final = 3.0
+_POLL_S: Final = 0.05
+
+
+async def left_behind(target: Target) -> dict[str, Any] | None:
+    """Utterances and contexts that go on, and how long it took until there were none; None: it does not say."""
+    begun_s = time.monotonic()
+    while True:
+        answer = await ask(target, "/v1/capacity")
+        if answer is None or not {"utterances", "contexts"} <= answer.told.keys():
+            return None
+        waited_s = time.monotonic() - begun_s
+        left = {name: answer.told[name] for name in ("utterances", "contexts")}
+        if not any(left.values()) or waited_s > _PATIENCE_S:
+            return {**left, "after_ms": round(waited_s * 1000)}
+        await asyncio.sleep(_POLL_S)
+
 
 # A client process whose timers are later than this passes its own delay for the server's.
 _MAX_LOOP_LAG_MS: Final = 10.0

@@ -8,15 +8,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import zip_longest
 from numbers import Integral, Real
 from typing import Final, Protocol
 
 from voicegate.clients.python.audio import Audio
 from voicegate.clients.python.errors import ConnectionLost, ContextClosed, GateError, InvalidInput
 from voicegate.clients.python.reception import Phase, Reception, Result
-from voicegate.clients.python.spoken import split_at
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
+from voicegate.protocol.messages import AlignmentItem
+
+
+def split_at(text: str, items: Sequence[AlignmentItem], played_ms: int) -> tuple[str, str]:
+    """Splits `text` into the part heard in the first `played_ms`, whole aligned items only, and the rest.
+
+    `items`: all of an utterance's. One that ends before the next begins is still said until then (docs/protocol.md).
+    """
+    num_chars = 0
+    for item, following in zip_longest(items, items[1:]):
+        if played_ms >= (item.end_ms if following is None else max(item.end_ms, following.start_ms)):
+            num_chars = item.char_end
+    return text[:num_chars], text[num_chars:]
+
 
 # Beyond any audio; and what every JSON reader takes for a whole number.
 _MAX_MS: Final = 2**53

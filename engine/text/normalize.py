@@ -16,7 +16,6 @@ from voicegate.engine.text.cleanup import PAUSE, clean_characters
 from voicegate.engine.text.context import end_of, may_depend, read_behind
 from voicegate.engine.text.english.codes import read_star_keys
 from voicegate.engine.text.english.reader import is_read_as_written, read_english
-from voicegate.engine.text.hidden_digits import read_hidden_digits
 from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word, may_be_of_hint
 from voicegate.engine.text.languages.currency_names import with_named_currencies
 from voicegate.engine.text.languages.reader import reader_of
@@ -29,12 +28,12 @@ from voicegate.engine.text.markup import (
     unescape_entities,
     without_emphasis,
 )
-from voicegate.engine.text.operators import with_operator_signs
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.punctuation import tidy
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spans_of_numbers import with_long_dashes_of_ranges, with_tight_ranges
 from voicegate.engine.text.spelling import spell
+from voicegate.engine.text.stars import read_hidden_digits, with_operator_signs
 from voicegate.engine.text.tags import (
     is_spelling_behind,
     read_around_tags,

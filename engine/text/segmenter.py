@@ -11,11 +11,34 @@ from typing import Final, Protocol
 from voicegate.engine.text.breaks import BreakSplitter, Part
 from voicegate.engine.text.clause_cutter import ClauseCutter
 from voicegate.engine.text.fences import Piece
-from voicegate.engine.text.phrase_cutter import PhraseCutter
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.unsaid import UnsaidSplitter
 from voicegate.engine.text.word_cutter import WordCutter, finished_length
 from voicegate.engine.text.word_rules import word_rules
+
+
+class PhraseCutter:
+    """The cuts of `words`, but for those inside what is, or may become, an entry of `pronunciation`."""
+
+    def __init__(self, words: WordCutter, pronunciation: Pronunciation) -> None:
+        self._words = words
+        self._pronunciation = pronunciation
+        self._length = 0  # of the words that are cut and held
+
+    def next_cut(self, text: str) -> int | None:
+        """Length of the first span of `text`, None while undecided. `text` only grows until it is cut."""
+        while (cut := self._words.next_cut(text[self._length :])) is not None:
+            self._length += cut
+            if not self._pronunciation.may_go_on(text[: self._length]):
+                length, self._length = self._length, 0
+                return length
+        return None
+
+    def restart(self, text: str) -> None:
+        """All of `text` leaves now, whatever was undecided about it."""
+        self._length = 0
+        self._words.restart(text)
+
 
 # Lengths are in letters that the text is likely to be said with (spoken_length): of prose, as many as are written.
 

@@ -6,6 +6,7 @@ the engine's configuration and not on the voice.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -13,7 +14,6 @@ from voicegate.engine import units
 from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused, check_voice_name
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices import onnx_analyser, tiny_analyser
-from voicegate.engine.voices.analyser import Analyser
 from voicegate.engine.voices.audio_file import decode_recording
 from voicegate.engine.voices.checks import check_sound, check_speech, check_texts
 from voicegate.engine.voices.features import PromptAudio
@@ -22,6 +22,18 @@ from voicegate.engine.voices.onnx_analyser import OnnxAnalyser
 from voicegate.engine.voices.tiny_analyser import TinyAnalyser
 from voicegate.engine.voices.trimming import without_silence
 from voicegate.engine.voices.voice import Voice, load_voice
+
+
+class Analyser(Protocol):
+    @property
+    def identity(self) -> str:
+        """Tells this checkpoint's encoders from others; known without loading them."""
+
+    def speech_tokens(self, audio: PromptAudio) -> torch.Tensor:
+        """[n] int64, 25 a second, as the LLM and the flow were trained on. Raises EngineError."""
+
+    def embedding(self, audio: PromptAudio) -> torch.Tensor:
+        """[192] float32, of the speaker, before normalisation. Raises EngineError."""
 
 
 class Enroller:

@@ -18,11 +18,31 @@ from voicegate.gateway.cli.checks.machine import (
     check_sound,
 )
 from voicegate.gateway.cli.checks.model import check_model
-from voicegate.gateway.cli.checks.settings import check_settings
 from voicegate.gateway.cli.terminal import say
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.gateway.config_fields import ConfigError
+from voicegate.gateway.install_command import install_command
 from voicegate.gateway.server.entrance.descriptors import file_limits
+
+
+def check_settings(config: GatewayConfig) -> Iterator[Finding]:
+    """Finds settings that would end a start; those in order are not mentioned."""
+    try:
+        from voicegate.gateway.server.errors import GatewayError  # noqa: PLC0415 - the server's packages, see main.py
+        from voicegate.gateway.server.starting import (  # noqa: PLC0415
+            certificate_of,
+            keyring_of,
+            pronunciations_of,
+        )
+    except ImportError as error:
+        yield Finding(Level.FAIL, "server", f"cannot be imported ({error}): {install_command('server')}")
+        return
+    for subject, read in (("keys", keyring_of), ("words", pronunciations_of), ("tls", certificate_of)):
+        try:
+            read(config)
+        except GatewayError as error:
+            yield Finding(Level.FAIL, subject, str(error))
+
 
 # Settings that the command line may name instead of the environment: how each value is shown, and the help.
 _FLAGS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(

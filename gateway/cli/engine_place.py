@@ -4,12 +4,37 @@ Event loop and engine then do not share Python's lock, which is worth more than 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from voicegate.gateway.cli.checks.wanted_devices import wanted_devices
-from voicegate.gateway.config import GatewayConfig
+from voicegate.engine.config import EngineConfig
+from voicegate.gateway.config import CPU, GatewayConfig, listed
 from voicegate.gateway.config_fields import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class WantedDevices:
+    setting: str  # that says where the engine runs
+    text: str  # what it says
+    gpus: tuple[int, ...] = ()
+    is_cpu_alone: bool = False
+
+
+def wanted_devices(config: GatewayConfig) -> WantedDevices:
+    """Raises ValueError for devices that do not go together."""
+    if config.engine_places:
+        gpus = sorted({int(place) for place in config.engine_places if place != CPU})
+        return WantedDevices("gpus", f"gpus is {config.gpus}", tuple(gpus), is_cpu_alone=not gpus)
+    token2wavs = listed(config.token2wav_devices)
+    engine = EngineConfig(Path(), config.device, llm_device=config.llm_device, token2wav_devices=token2wavs)
+    if engine.llm_device is None:
+        return WantedDevices("device", f"device is {config.device}", is_cpu_alone=config.device == CPU)
+    names = (engine.llm_device, *token2wavs)
+    numbers = tuple(int(name.removeprefix("cuda:")) for name in names if name != CPU)
+    text = f"llm_device is {config.llm_device} and token2wav_devices is {config.token2wav_devices}"
+    return WantedDevices("llm_device", text, numbers, is_cpu_alone=not numbers)
+
 
 VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 _DEVICES: Final = ("nvidia[0-9]*", "dxg")  # below /dev: Linux, and Linux beside Windows

@@ -15,9 +15,8 @@ from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, UtteranceId
 from voicegate.gateway.session.actions import Action, CancelUtterance, Close, Send, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
-from voicegate.gateway.session.greeting import ready_of
 from voicegate.gateway.session.listener import Underruns
-from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, refusal_of
+from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, ready_of, refusal_of
 from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.quota import NOBODY, Holding, Owner, Quotas
 from voicegate.gateway.session.refusals import (

@@ -16,12 +16,11 @@ from voicegate.clients.bench import table
 from voicegate.clients.bench.crew import BenchFailed
 from voicegate.clients.bench.dialects import DIALECTS, native, openai
 from voicegate.clients.bench.dialects.conversation import ConversationLost
-from voicegate.clients.bench.leftovers import left_behind
 from voicegate.clients.bench.plan import Outcome, Reader, Record, Target, Turn
 from voicegate.clients.bench.scenario import Scenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import Texts
-from voicegate.clients.bench.session import Bench
+from voicegate.clients.bench.session import Bench, left_behind
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import UtteranceId
 from voicegate.gateway.config import GatewayConfig
@@ -184,7 +183,7 @@ async def test_no_dialect_has_a_writers_words_spoken_one_by_one() -> None:
 
 
 async def test_what_a_server_still_does_for_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.clients.bench.leftovers._PATIENCE_S", 0.0)
+    monkeypatch.setattr("voicegate.clients.bench.session._PATIENCE_S", 0.0)
     stall = Script(faults={0: Fault(FaultKind.STALL, after_ms=240)})
     async with serving(stall) as served, served.client() as client:
         assert await left_behind(Target(served.url)) == {"utterances": 0, "contexts": 0, "after_ms": ANY}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from voicegate.engine.cores import num_usable_cores
 from voicegate.gateway.cli.checks.finding import Finding, Level
-from voicegate.gateway.cli.checks.wanted_devices import WantedDevices, wanted_devices
+from voicegate.gateway.cli.engine_place import WantedDevices, wanted_devices
 from voicegate.gateway.cli.model_files import UnfitFile, check_config
 from voicegate.gateway.config import CPU, GatewayConfig
 from voicegate.gateway.config_fields import ConfigError

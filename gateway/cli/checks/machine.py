@@ -3,16 +3,37 @@
 import http.client
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from typing import Final
 
 from voicegate.clients.python.decode import check_opus
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.clients.python.playback import find_sound_device
-from voicegate.gateway.cli.checks.cores import shared_cores
+from voicegate.engine.cores import read_core_times, usable_cores
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.entrance.descriptors import FileLimits
+
+# Long enough to see who computes, short enough not to be waited for.
+_LOOK_S: Final = 0.5
+# Share of all cores; less is what any machine does beside.
+_BUSY_SHARE: Final = 0.2
+
+
+def shared_cores() -> str | None:
+    """Why the cores are not the gateway's own; None: nothing that can be seen."""
+    num_cores = len(usable_cores())
+    before = read_core_times()
+    time.sleep(_LOOK_S)
+    now = read_core_times()
+    if before is None or now is None:
+        return None
+    share = now.others_since(before) / num_cores
+    if share < _BUSY_SHARE:
+        return None
+    return f"others keep {100 * share:.0f} % of {num_cores} cores busy: speech takes longer by as much"
+
 
 _PYTHONS: Final = ((3, 11), (3, 12))  # of pyproject.toml
 _PROBE_TIMEOUT_S: Final = 1.0

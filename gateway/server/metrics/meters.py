@@ -5,17 +5,49 @@ tags those that the operator has listed (ADR 0023). Of these the log tells.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from voicegate.engine.interface import Timing
-from voicegate.gateway.server.metrics.tags import Tags
 from voicegate.gateway.session.context import Context
 from voicegate.gateway.session.retention import Return
-from voicegate.gateway.session.witness import OUTCOMES, Both, Witness
+from voicegate.gateway.session.witness import OUTCOMES, Both, Nobody, Witness
 from voicegate.protocol.errors import ErrorCode
+
+# Clients without a listed tag.
+OTHER: Final = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tagged(Nobody):
+    contexts: Counter
+    characters: Counter
+    audio: Counter
+
+    def ended(self, context: Context, outcome: str) -> None:
+        self.contexts.inc()
+        self.characters.inc(context.num_characters)
+        self.audio.inc(context.listener.sent_ms / 1000)
+
+
+class Tags:
+    def __init__(self, registry: CollectorRegistry, tags: Iterable[str]) -> None:
+        def counter(name: str, text: str) -> Counter:
+            return Counter(f"voicegate_client_{name}", f"{text}, by client's tag", ("tag",), registry=registry)
+
+        contexts = counter("contexts_ended", "Contexts that have ended")
+        characters = counter("text_characters", "Characters of their text")
+        audio = counter("audio_seconds", "Audio handed to sockets for them")
+        self._by_tag = {
+            tag: _Tagged(contexts.labels(tag), characters.labels(tag), audio.labels(tag)) for tag in (*tags, OTHER)
+        }
+
+    def witness(self, tag: str | None) -> Witness:
+        return self._by_tag.get(tag or OTHER, self._by_tag[OTHER])
+
 
 # Dense where listeners begin to notice: 20 ms is a lone stream's on a GPU, 300 ms what the bench takes for good.
 # Fewer make a percentile coarser; each is a series more.

@@ -20,7 +20,7 @@ from voicegate.engine.model.weights import load_metadata
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.machine import check_ports
 from voicegate.gateway.cli.checks.model import check_model
-from voicegate.gateway.cli.checks.settings import check_settings
+from voicegate.gateway.cli.doctor import check_settings
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import Gateway

@@ -2,7 +2,7 @@
 
 import pytest
 
-from voicegate.clients.python.spoken import split_at
+from voicegate.clients.python.context import split_at
 from voicegate.protocol.messages import AlignmentItem
 
 TEXT = "Pay 1,234 now."

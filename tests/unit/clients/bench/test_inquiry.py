@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from voicegate.clients.bench.inquiry import describe
-from voicegate.clients.bench.leftovers import left_behind
 from voicegate.clients.bench.plan import Target
+from voicegate.clients.bench.session import left_behind
 
 
 class Stranger(HTTPServer):

@@ -8,8 +8,7 @@ import torch
 from tests.unit.engine.voices.recordings import PEOPLE, noise, read, with_noise
 from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.voices.audio_file import Recording
-from voicegate.engine.voices.checks import check_speech
-from voicegate.engine.voices.steadiness import MIN_VARIATION_DB, variation_db
+from voicegate.engine.voices.checks import MIN_VARIATION_DB, check_speech, variation_db
 
 RATE_HZ = 24_000
 TIMES_S = np.arange(4 * RATE_HZ) / RATE_HZ

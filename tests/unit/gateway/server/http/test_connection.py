@@ -66,7 +66,7 @@ class Peer:
 
 
 async def test_a_body_in_tiny_chunks_is_read_in_turn_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.http.turns._TURN_S", 0.0)  # one piece at a time
+    monkeypatch.setattr("voicegate.gateway.server.http.connection._TURN_S", 0.0)  # one piece at a time
     peer = Peer()
     peer.connection.data_received(HEAD)
     peer.connection.data_received(b"1\r\nx\r\n" * 10_000)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.gateway.server.websocket.test_bounded_socket import turns
-from voicegate.gateway.server.http.turns import Turns
+from voicegate.gateway.server.http.connection import Turns
 
 
 class Reader:
@@ -18,7 +18,7 @@ class Reader:
 
 
 async def test_all_together_have_one_turn_of_a_loop_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.http.turns._TURN_S", 0.0)
+    monkeypatch.setattr("voicegate.gateway.server.http.connection._TURN_S", 0.0)
     shared, readers = Turns(), [Reader(3) for _ in range(4)]
     for reader in readers:
         shared.join(reader.read)
