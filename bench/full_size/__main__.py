@@ -22,8 +22,8 @@ from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.bench.full_size.families import FULL_SIZES, AnySizes, write_any_source
 from voicegate.bench.full_size.proof import check, table
 from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions, Decoding
-from voicegate.engine.checkpoint.shapes import PARTS
-from voicegate.engine.model.config import Family
+from voicegate.engine.load.family import PARTS
+from voicegate.engine.model.config import COSYVOICE3
 
 
 def make(directory: Path, sizes: AnySizes, *, never_stop: bool) -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     never_stop.add_argument("--never-stop", action="store_true", help="speech lasts to its length limit")
     making = commands.add_parser("make", parents=[never_stop])
     making.add_argument("source", type=Path)
-    making.add_argument("--family", choices=FULL_SIZES, default=Family.COSYVOICE3.value)
+    making.add_argument("--family", choices=FULL_SIZES, default=COSYVOICE3)
     checking = commands.add_parser("check")
     checking.add_argument("source", type=Path)
     checking.add_argument("target", type=Path)
@@ -47,7 +47,7 @@ def main() -> None:
     checking.add_argument("--output", type=Path, help="default: bench/results/full-size-DEVICE.json")
     direct = commands.add_parser("engine-dir")
     direct.add_argument("target", type=Path)
-    direct.add_argument("--family", choices=FULL_SIZES, default=Family.COSYVOICE3.value)
+    direct.add_argument("--family", choices=FULL_SIZES, default=COSYVOICE3)
     direct.add_argument("--decoding", choices=[each.value for each in Decoding], default=Decoding.ORIGINAL.value)
     endings = direct.add_mutually_exclusive_group()
     for ending in (Ending.NEVER, Ending.NATURAL):

@@ -19,7 +19,7 @@ from voicegate.engine.checkpoint.convert import weights_entries
 from voicegate.engine.checkpoint.directory import Item, bytes_item, write_directory
 from voicegate.engine.checkpoint.model_json import check_model_json
 from voicegate.engine.checkpoint.options import ConvertOptions
-from voicegate.engine.checkpoint.shapes import PARTS, expected_shapes
+from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.checkpoint.storage import (
     DTYPES,
     Advance,
@@ -30,7 +30,8 @@ from voicegate.engine.checkpoint.storage import (
     write_safetensors,
 )
 from voicegate.engine.checkpoint.tokenizer import build_tokenizer
-from voicegate.engine.model.config import Family, ModelConfig
+from voicegate.engine.load.family import PARTS
+from voicegate.engine.model.config import COSYVOICE3, ModelConfig
 from voicegate.gateway.cli.convert import TerminalProgress
 
 MODEL_NAME: Final = "full-size-generated"
@@ -60,7 +61,7 @@ def _engine_items(target: Path, sizes: AnySizes, options: ConvertOptions, ending
         write = partial(_write_generated, part, model, dtype, ending, worths)
         yield Item(f"{part}.safetensors", recipe, _part_bytes(part, model, dtype), write)
     yield bytes_item("tokenizer.json", tokenizer.to_str().encode())
-    if model.family is Family.COSYVOICE3:
+    if model.family == COSYVOICE3:
         write_noise = partial(write_flow_noise, progress=TerminalProgress())
         yield Item("flow_noise.safetensors", {}, flow_noise_bytes(), write_noise)
     if worths is None:

@@ -8,15 +8,16 @@ from voicegate.bench.full_size.source import Sizes, raw_model_json, write_source
 from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_raw_json, write_stepaudio2_source
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.options import Decoding
-from voicegate.engine.checkpoint.stepaudio2 import SPECIAL_TOKENS
 from voicegate.engine.checkpoint.tokenizer import special_tokens
-from voicegate.engine.model.config import Family
+from voicegate.engine.families.stepaudio2.checkpoint.reading import SPECIAL_TOKENS
+from voicegate.engine.model.config import COSYVOICE3
+from voicegate.engine.model.upstream_kinds import COSYVOICE2_STEPAUDIO2
 
 AnySizes = Sizes | StepAudio2Sizes
 
 FULL_SIZES: Final[Mapping[str, AnySizes]] = {
-    Family.COSYVOICE3.value: Sizes(),
-    Family.COSYVOICE2_STEPAUDIO2.value: StepAudio2Sizes(),
+    COSYVOICE3: Sizes(),
+    COSYVOICE2_STEPAUDIO2: StepAudio2Sizes(),
 }
 
 

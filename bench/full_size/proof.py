@@ -18,7 +18,7 @@ from voicegate.bench.full_size.precision import compare_all
 from voicegate.bench.full_size.source import VOICE_NAME, Sizes, model_config
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.checkpoint.options import ConvertOptions
-from voicegate.engine.checkpoint.shapes import PARTS, expected_shapes
+from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.checkpoint.source import Source, load_weights
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import (
@@ -33,6 +33,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.load.build import create_engine, set_threads
 from voicegate.engine.load.devices import choose_device
+from voicegate.engine.load.family import PARTS
 from voicegate.engine.load.progress import Lines
 from voicegate.engine.model.config import ModelConfig
 from voicegate.gateway.cli.convert import TerminalProgress

@@ -21,12 +21,13 @@ import torch
 from tokenizers import pre_tokenizers
 
 from voicegate.engine.checkpoint.model_json import check_model_json, model_json
-from voicegate.engine.checkpoint.shapes import PARTS, expected_shapes
+from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, special_tokens
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
 from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
 from voicegate.engine.llm.model import HEAD, TEXT_TABLE, TIED_TEXT_HEAD
-from voicegate.engine.model.config import Family, ModelConfig
+from voicegate.engine.load.family import PARTS
+from voicegate.engine.model.config import COSYVOICE3, ModelConfig
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 
 # Factors of the rule: f0 between 0 and 400 Hz, voiced and unvoiced; audio within its limits.
@@ -94,12 +95,12 @@ def generate(part: str, model: ModelConfig, *, never_stop: bool = False) -> dict
     if part == "llm" and never_stop:
         state[HEAD] *= _NEVER_STOP_SHARPNESS
         state[HEAD][model.llm.speech_token_size :] = 0
-    if model.family is not Family.COSYVOICE3:
+    if model.family != COSYVOICE3:
         return state
     if part == "llm":
         state[TIED_TEXT_HEAD] = state[TEXT_TABLE]
     if part == "flow":
-        head_dim = model.flow.estimator.head_dim
+        head_dim = model.cosyvoice3_flow.estimator.head_dim
         exponents = torch.arange(0, head_dim, 2).float() / head_dim
         state[ESTIMATOR_PREFIX + INV_FREQ] = 1.0 / 10_000**exponents
     return state

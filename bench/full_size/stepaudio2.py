@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import save_file
 
 from voicegate.bench.full_size.source import LlmSizes, generate, qwen2_config, tokenizer_files
-from voicegate.engine.checkpoint.cosyvoice2_llm import SpeechIds
 from voicegate.engine.checkpoint.model_json import check_model_json, qwen2_body
 from voicegate.engine.checkpoint.options import Decoding
-from voicegate.engine.checkpoint.stepaudio2 import SPECIAL_TOKENS, SPEECH_TOKENS, stepaudio2_model_json
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, add_plain_tokens, build_tokenizer
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
+from voicegate.engine.families.stepaudio2.checkpoint.llm import SpeechIds
+from voicegate.engine.families.stepaudio2.checkpoint.reading import SPECIAL_TOKENS, SPEECH_TOKENS, stepaudio2_model_json
 from voicegate.engine.llm.model import BODY, HEAD, HEAD_BIAS, SPEECH_TABLE, TEXT_TABLE
 from voicegate.engine.model.config import LlmConfig, ModelConfig
 

@@ -7,6 +7,7 @@ import torch
 
 from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_raw_json
 from voicegate.engine.checkpoint.options import Decoding
+from voicegate.engine.families.stepaudio2.config import StepAudio2FlowConfig
 from voicegate.engine.families.stepaudio2.flow import memory
 from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkRow, Tails
 from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
@@ -14,7 +15,6 @@ from voicegate.engine.families.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import parse_model_config
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 from voicegate.engine.model.weights import Shape
 
 

@@ -14,7 +14,7 @@ from voicegate.engine.core import constants
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.voice_shelf import ready_voice, voice_room
 from voicegate.engine.llm.stepped import SteppedLlm
-from voicegate.engine.load.memory import first_blocks
+from voicegate.engine.load.cosyvoice3 import first_blocks
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.voices.pace import VoicePace

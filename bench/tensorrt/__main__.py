@@ -22,15 +22,15 @@ import onnx
 import torch
 
 from voicegate.bench import environment, results_file
+from voicegate.engine.backends.tensorrt import graph
 from voicegate.engine.backends.tensorrt.flow.shape import ENGINE_SHAPES, FlowShape
 from voicegate.engine.backends.tensorrt.flow.step_graph import flow_step_model
+from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
+from voicegate.engine.backends.tensorrt.lone_engine import LoneEngine
 from voicegate.engine.backends.tensorrt.vocoder.filter_graph import filter_model
-from voicegate.engine.device.tensorrt import graph
-from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
-from voicegate.engine.device.tensorrt.lone_engine import LoneEngine
+from voicegate.engine.backends.tensorrt.wanted import filter_shapes
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.load.vocoder_engines import filter_shapes
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
@@ -113,8 +113,8 @@ def measure_flow_blocks(trt: Any) -> dict[str, Any]:
     from voicegate.bench.kernels.flow_model import FULL_SIZE, random_state_dict  # noqa: PLC0415 - beside the kernels
     from voicegate.engine.backends.tensorrt.flow.check import FlowCheck  # noqa: PLC0415
     from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines  # noqa: PLC0415
+    from voicegate.engine.backends.tensorrt.flow.trial import FlowTrial  # noqa: PLC0415
     from voicegate.engine.flow.cuda.config import FlowCudaConfig  # noqa: PLC0415
-    from voicegate.engine.flow.cuda.trial import FlowTrial  # noqa: PLC0415
 
     state = random_state_dict(FULL_SIZE)
     model = FlowModel(FULL_SIZE, state, device=_CUDA, dtype=torch.bfloat16)
@@ -141,8 +141,8 @@ def measure_vocoder(trt: Any) -> dict[str, Any]:
     from voicegate.bench.kernels.vocoder_model import VocoderFixture  # noqa: PLC0415
     from voicegate.engine.backends.tensorrt.vocoder.check import FilterCheck  # noqa: PLC0415
     from voicegate.engine.backends.tensorrt.vocoder.filter import TensorrtFilter  # noqa: PLC0415
+    from voicegate.engine.backends.tensorrt.vocoder.trial import call_ms  # noqa: PLC0415
     from voicegate.engine.vocoder.cuda.renderer import CudaRenderer  # noqa: PLC0415
-    from voicegate.engine.vocoder.cuda.trial import call_ms  # noqa: PLC0415
 
     fixture = VocoderFixture()
     shapes, max_streams = filter_shapes(FULL.vocoder, VOCODER), VOCODER.max_batch

@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 
+from voicegate.engine import additions
 from voicegate.engine.checkpoint.checkpoint import Checkpoint, State
 from voicegate.engine.checkpoint.constants import flow_noise_bytes, write_flow_noise
 from voicegate.engine.checkpoint.cosyvoice3 import read_cosyvoice3
@@ -16,11 +17,9 @@ from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.merged_hf import merged_items
 from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.progress import Progress
-from voicegate.engine.checkpoint.shapes import PARTS, expected_shapes, optional_shapes
+from voicegate.engine.checkpoint.shapes import expected_shapes, optional_shapes
 from voicegate.engine.checkpoint.source import Source, fingerprint, load_pickle
 from voicegate.engine.checkpoint.speakers import SpeakerVoice, speaker_voices
-from voicegate.engine.checkpoint.stepaudio2 import read_stepaudio2
-from voicegate.engine.checkpoint.stepaudio2_source import find_stepaudio2
 from voicegate.engine.checkpoint.storage import (
     DTYPES,
     Advance,
@@ -33,7 +32,9 @@ from voicegate.engine.checkpoint.storage import (
     write_safetensors,
 )
 from voicegate.engine.llm.model import TIED_TEXT_HEAD
-from voicegate.engine.model.config import Family, ModelConfig
+from voicegate.engine.load.family import PARTS
+from voicegate.engine.model.config import COSYVOICE3, ModelConfig
+from voicegate.engine.model.upstream_kinds import family_of_source
 
 # Raised when the same source would give another file: finished files of older versions are then made again.
 _RECIPE_VERSION: Final = 1
@@ -56,7 +57,7 @@ def convert(source_dir: Path, target_dir: Path, options: ConvertOptions, progres
     if merged_dir is not None:
         if merged_dir in plans:
             raise CheckpointError(f"{merged_dir} cannot be the model directory and the merged checkpoint's at once")
-        if checkpoint.model.family is not Family.COSYVOICE3:
+        if checkpoint.model.family != COSYVOICE3:
             raise CheckpointError(
                 "--merged-hf is made of CosyVoice3: the merged LLM of CosyVoice2 is upstream's own file"
             )
@@ -79,10 +80,14 @@ def read_checkpoint(source_dir: Path, options: ConvertOptions) -> Checkpoint:
     if not source_dir.is_dir():
         raise CheckpointError(f"{source_dir} is no directory")
     directory = source_dir.resolve()
-    stepaudio2 = find_stepaudio2(directory, llm_file=options.llm_file)
-    if stepaudio2 is not None:
-        return read_stepaudio2(stepaudio2, options)
-    return read_cosyvoice3(Source(directory, options.llm_file), options)
+    family = family_of_source(directory)
+    if family == COSYVOICE3:
+        return read_cosyvoice3(Source(directory, options.llm_file), options)
+    try:
+        checkpoint: Checkpoint = additions.load(family, "checkpoint.reading").read_checkpoint(directory, options)
+    except additions.MissingAddition as error:
+        raise CheckpointError(f"{directory} cannot be converted: {error}") from error
+    return checkpoint
 
 
 def model_items(

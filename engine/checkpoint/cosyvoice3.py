@@ -8,10 +8,11 @@ from voicegate.engine.checkpoint.checkpoint import Checkpoint
 from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.model_json import check_model_json, model_json
 from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
-from voicegate.engine.checkpoint.shapes import PARTS, check_parts
+from voicegate.engine.checkpoint.shapes import check_parts
 from voicegate.engine.checkpoint.source import OWN_CONFIG, Source, load_json, load_weights, usable_onnx
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, build_tokenizer
 from voicegate.engine.checkpoint.upstream_yaml import read_upstream_yaml
+from voicegate.engine.load.family import PARTS
 
 
 def read_cosyvoice3(source: Source, options: ConvertOptions) -> Checkpoint:

@@ -4,57 +4,27 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, Final, assert_never
+from typing import Any
 
 import torch
 
 from voicegate.engine.checkpoint.errors import UnfitTensors
-from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
-from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes as stepaudio2_vocoder_shapes
-from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, flow_shapes
 from voicegate.engine.llm.model import TIED_TEXT_HEAD, llm_shapes
-from voicegate.engine.model.config import Flow, FlowConfig, ModelConfig
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
+from voicegate.engine.load.family import family_of
+from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.weights import Shape, shape_faults
-from voicegate.engine.vocoder.weights import vocoder_shapes
-
-PARTS: Final = ("llm", "flow", "vocoder")
-
-_ROTARY: Final = ESTIMATOR_PREFIX + INV_FREQ
 
 
 def expected_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
     """All that the engine reads of a part."""
-    match part:
-        case "llm":
-            return llm_shapes(model.llm)
-        case "flow":
-            return _flow_shapes(model.flow)
-        case _ if isinstance(model.flow, FlowConfig):
-            return vocoder_shapes(model.vocoder)
-        case _:
-            return stepaudio2_vocoder_shapes(model.vocoder)
-
-
-def _flow_shapes(config: Flow) -> dict[str, Shape]:
-    match config:
-        case FlowConfig():
-            return flow_shapes(config)
-        case StepAudio2FlowConfig():
-            return stepaudio2_flow_shapes(config)
-        case _:
-            assert_never(config)
+    return llm_shapes(model.llm) if part == "llm" else family_of(model).shapes(part, model)
 
 
 def optional_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
     """What upstream's files hold besides."""
-    match part:
-        case "llm":
-            return {TIED_TEXT_HEAD: (model.llm.vocab_size, model.llm.hidden_size)}
-        case "flow" if isinstance(model.flow, FlowConfig):
-            return {_ROTARY: (model.flow.estimator.head_dim // 2,)}
-        case _:
-            return {}
+    if part == "llm":
+        return {TIED_TEXT_HEAD: (model.llm.vocab_size, model.llm.hidden_size)}
+    return family_of(model).optional_shapes(part, model)
 
 
 @cache

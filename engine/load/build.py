@@ -36,13 +36,13 @@ from voicegate.engine.interface import (
     EngineInfo,
 )
 from voicegate.engine.load.devices import Devices, free_gpu_bytes, open_devices, resolved_for_device
-from voicegate.engine.load.files import load_tokenizer
+from voicegate.engine.load.family import load_tokenizer
 from voicegate.engine.load.llm import load_llm
 from voicegate.engine.load.memory import check_room, gpu_memory, memory_apart, with_layouts_that_fit
 from voicegate.engine.load.progress import SILENT, Progress
-from voicegate.engine.load.runners import load_flow, load_vocoder
 from voicegate.engine.load.start_voices import default_of, fitting_voices, warm_up, without_silent
 from voicegate.engine.load.startup import ModelStart, freeze_heap, timed
+from voicegate.engine.load.token2wav import load_flow, load_vocoder
 from voicegate.engine.load.voice_places import fitting_room
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config

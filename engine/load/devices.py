@@ -128,6 +128,13 @@ def free_gpu_bytes(device: torch.device) -> int:
     return free_bytes
 
 
+def flow_dtypes(config: EngineConfig, device: Device) -> tuple[torch.dtype, torch.dtype]:
+    """Of what is computed, and of the keys and values that are kept."""
+    if device.is_cuda:
+        return DTYPES[config.precision], KV_DTYPES[config.kv_dtype]
+    return torch.float32, torch.float32
+
+
 def _has_float8(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 9)
 

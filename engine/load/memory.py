@@ -1,32 +1,21 @@
 """What a model takes of a GPU's memory, by part, before any of it is loaded. It must not touch a device."""
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Final, assert_never
+from typing import Final
 
-import torch
-
-from voicegate.engine.backends.tensorrt.flow.shape import ENGINE_SHAPES
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import VoiceRoom
-from voicegate.engine.families.stepaudio2.flow import memory as stepaudio2_memory
-from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes as stepaudio2_flow_shapes
-from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes as stepaudio2_vocoder_shapes
 from voicegate.engine.figures import told_apart
-from voicegate.engine.flow import chunking
-from voicegate.engine.flow.block_pool import CFG_HALVES, bytes_per_block
-from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, flow_shapes
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.load.cosyvoice3 import KERNELS, first_blocks, token2wav_addition
 from voicegate.engine.load.devices import DTYPES, KV_DTYPES
+from voicegate.engine.load.family import family_of
 from voicegate.engine.load.llm import llm_positions
-from voicegate.engine.model.config import FlowConfig, ModelConfig
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
-from voicegate.engine.model.weights import Shape
+from voicegate.engine.model.config import COSYVOICE3, ModelConfig
+from voicegate.engine.model.weights import num_weights
 from voicegate.engine.units import FRAME_RATE_HZ
-from voicegate.engine.vocoder.weights import vocoder_shapes
 
 # What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
 # when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
@@ -38,14 +27,6 @@ SPARE_GPU_BYTES: Final = 6 << 30
 _VOCODER_CHANNELS: Final = 512
 _VOCODER_BUFFER_BYTES: Final = 2006 << 20
 _VOCODER_STREAM_BYTES: Final = 300 << 10
-_OUTSIDE_THE_FILTER: Final = ("f0_predictor.", "m_source.")  # of the vocoder's weights
-_OUTSIDE_THE_STEP: Final = ("time_embed.", "attn_norm.", "norm_out.")  # of the estimator's: they make modulations
-
-# Of Step-Audio2's flow and vocoder, which are torch's operations: what the largest batches compute on the way (32 rows
-# of 52 tokens behind 2048 frames: 1.3 GB; 32 rows of 112 frames: 1.5 GB), once where they are compiled and once where
-# captured. By arithmetic, not measured; at 512 channels.
-_STEPAUDIO2_WORKING_BYTES: Final = 6 << 30
-_STEPAUDIO2_DIM: Final = 512
 
 # What a process has taken of an H200 before the flow is loaded, beside the parts below: the CUDA context and what the
 # allocator rounds up. 1382 to 1384 blocks of 88 MiB were left there; tests hold the formula to that.
@@ -59,24 +40,6 @@ GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Token2wavNeeds:
-    """What a family's flow and vocoder take, whatever they run on."""
-
-    num_flow_weights: int
-    num_vocoder_weights: int
-    working_bytes: int  # on a GPU, beyond what SPARE_GPU_BYTES has room for
-    block_frames: int  # of the flow's memory
-    block_bytes: int
-    num_blocks: Callable[[int], int]  # of a prompt with so many tokens
-    num_speech_blocks: Callable[[int], int]  # of so much speech
-
-    @property
-    def bytes_per_second(self) -> int:
-        """Of context."""
-        return self.block_bytes * FRAME_RATE_HZ // self.block_frames
-
-
-@dataclass(frozen=True, slots=True)
 class GpuMemory:
     """Of a resolved configuration."""
 
@@ -84,7 +47,7 @@ class GpuMemory:
     llm_weight_bytes: int
     llm_slot_bytes: int  # of all
     vocoder_bytes: int
-    tensorrt_bytes: int  # its engines, where they are asked for by name; nobody has measured their scratch memory
+    backend_bytes: int  # of what computes in our kernels' place, where it is asked for by name
     flow_weight_bytes: int  # twice: as stored, and packed for the kernels
     working_bytes: int  # what is computed on the way, beyond SPARE_GPU_BYTES
     block_bytes: int
@@ -104,7 +67,7 @@ class GpuMemory:
             self.llm_weight_bytes,
             self.llm_slot_bytes,
             self.vocoder_bytes,
-            self.tensorrt_bytes,
+            self.backend_bytes,
             self.flow_weight_bytes,
             self.working_bytes,
         )
@@ -126,8 +89,8 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
     positions = llm_positions(config, model, room.longest_tokens)
     num_layouts = first_blocks(config).num_layouts
     dtype, kv_dtype = DTYPES[config.precision], KV_DTYPES[config.kv_dtype]
-    needs = token2wav_needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=num_layouts)
-    llm_weights = _num_weights(llm_shapes(llm))
+    needs = family_of(model).needs(model, dtype=dtype, kv_dtype=kv_dtype, num_layouts=num_layouts)
+    llm_weights = num_weights(llm_shapes(llm))
     flow_weights, vocoder_weights = needs.num_flow_weights, needs.num_vocoder_weights
     vocoder_scale = model.vocoder.base_channels / _VOCODER_CHANNELS
     vocoder_bytes = vocoder_scale * (_VOCODER_BUFFER_BYTES + num_slots * _VOCODER_STREAM_BYTES)
@@ -136,7 +99,7 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
         llm_weight_bytes=num_bytes * llm_weights,
         llm_slot_bytes=num_bytes * num_slots * llm.num_layers * 2 * positions * llm.num_kv_heads * llm.head_dim,
         vocoder_bytes=4 * vocoder_weights + int(vocoder_bytes),
-        tensorrt_bytes=_tensorrt_bytes(config, model),
+        backend_bytes=_backend_bytes(config, model),
         flow_weight_bytes=2 * 4 * flow_weights,
         working_bytes=needs.working_bytes,
         block_bytes=needs.block_bytes,
@@ -146,38 +109,12 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
     )
 
 
-def _tensorrt_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    if not isinstance(model.flow, FlowConfig):
+def _backend_bytes(config: EngineConfig, model: ModelConfig) -> int:
+    """Of additions that are asked for by name."""
+    if model.family != COSYVOICE3:
         return 0
-    num_bytes = _vocoder_engines_bytes(config, model) if config.vocoder_backend == "tensorrt" else 0
-    return num_bytes + (_flow_engines_bytes(config, model.flow) if config.flow_backend == "tensorrt" else 0)
-
-
-def _vocoder_engines_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    """Each bucket's engine has the weights of the vocoder's filter (docs/adr/0016)."""
-    from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig  # noqa: PLC0415 - a CPU has none
-
-    cuda = VocoderCudaConfig(config.vocoder_precision)
-    num_engines = len(cuda.batch_buckets) * len(cuda.frame_buckets)
-    shapes = {
-        name: shape for name, shape in vocoder_shapes(model.vocoder).items() if not name.startswith(_OUTSIDE_THE_FILTER)
-    }
-    num_bytes = 2 if config.vocoder_precision in ("float16", "bfloat16") else 4
-    return num_engines * num_bytes * _num_weights(shapes)
-
-
-def _flow_engines_bytes(config: EngineConfig, flow: FlowConfig) -> int:
-    """Each shape's engine has the estimator's weights; all share a place for context, as large as the largest's."""
-    shapes = {
-        name: shape
-        for name, shape in flow_shapes(flow).items()
-        if name.startswith(ESTIMATOR_PREFIX) and not any(part in name for part in _OUTSIDE_THE_STEP)
-    }
-    num_weights = len(ENGINE_SHAPES) * _num_weights(shapes)
-    most_frames = max(shape.num_rows * (shape.context_frames + shape.num_frames) for shape in ENGINE_SHAPES)
-    estimator = flow.estimator
-    num_kept = most_frames * estimator.depth * 2 * CFG_HALVES * estimator.num_heads * estimator.head_dim
-    return DTYPES[config.precision].itemsize * (num_weights + num_kept)
+    named = {config.vocoder_backend, config.flow_backend} - {"auto", KERNELS}
+    return sum(found.gpu_bytes(config, model) for name in named if (found := token2wav_addition(name)) is not None)
 
 
 def memory_apart(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> tuple[GpuMemory, GpuMemory]:
@@ -189,7 +126,7 @@ def memory_apart(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> t
         replace(
             llm,
             vocoder_bytes=0,
-            tensorrt_bytes=0,
+            backend_bytes=0,
             flow_weight_bytes=0,
             working_bytes=0,
             voice_blocks=0,
@@ -204,14 +141,6 @@ def spare_room(config: EngineConfig) -> VoiceRoom:
     return VoiceRoom((config.spare_voice_tokens,) * config.spare_voices)
 
 
-def first_blocks(config: EngineConfig) -> chunking.FirstBlocks:
-    """`config` is resolved."""
-    return chunking.FirstBlocks(
-        usual=config.first_block_tokens,
-        short=config.whole_first_block_tokens,
-    )
-
-
 def with_layouts_that_fit(
     config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int, *, is_llm_apart: bool
 ) -> EngineConfig:
@@ -224,37 +153,6 @@ def with_layouts_that_fit(
     least = memory(usual)
     most_blocks = least.voice_blocks + int(_LAYOUTS_SHARE * least.num_blocks_in(free_bytes))
     return config if memory(config).voice_blocks <= most_blocks else usual
-
-
-def token2wav_needs(
-    model: ModelConfig, *, dtype: torch.dtype, kv_dtype: torch.dtype, num_layouts: int
-) -> Token2wavNeeds:
-    """`num_layouts`: of a prompt, see chunking.FirstBlocks."""
-    match model.flow:
-        case FlowConfig() as flow:
-            return Token2wavNeeds(
-                num_flow_weights=_num_weights(flow_shapes(flow)),
-                num_vocoder_weights=_num_weights(vocoder_shapes(model.vocoder)),
-                working_bytes=0,
-                block_frames=chunking.FRAMES_PER_BLOCK,
-                block_bytes=bytes_per_block(
-                    flow.estimator, num_steps=flow.num_euler_steps, dtype=dtype, kv_dtype=kv_dtype
-                ),
-                num_blocks=partial(chunking.num_prompt_blocks, num_layouts=num_layouts),
-                num_speech_blocks=chunking.num_speech_blocks,
-            )
-        case StepAudio2FlowConfig() as flow:
-            return Token2wavNeeds(
-                num_flow_weights=_num_weights(stepaudio2_flow_shapes(flow)),
-                num_vocoder_weights=_num_weights(stepaudio2_vocoder_shapes(model.vocoder)),
-                working_bytes=_STEPAUDIO2_WORKING_BYTES * flow.encoder.dim // _STEPAUDIO2_DIM,
-                block_frames=stepaudio2_memory.FRAMES_PER_BLOCK,
-                block_bytes=stepaudio2_memory.bytes_per_block(flow, dtype=dtype, kv_dtype=kv_dtype),
-                num_blocks=stepaudio2_memory.num_token_blocks,
-                num_speech_blocks=stepaudio2_memory.num_token_blocks,
-            )
-        case _:
-            assert_never(model.flow)
 
 
 def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int, *, where: str = "the GPU") -> None:
@@ -283,13 +181,9 @@ def _told(memory: GpuMemory) -> str:
         "the LLM's weights": memory.llm_weight_bytes,
         "its slots": memory.llm_slot_bytes,
         "the vocoder": memory.vocoder_bytes,
-        "TensorRT's engines": memory.tensorrt_bytes,
+        "other backends' engines": memory.backend_bytes,
         "the flow's weights": memory.flow_weight_bytes,
         f"{num_seconds} s of context for voices and one clause": num_blocks * memory.block_bytes,
         "kernels, graphs and activations": SPARE_GPU_BYTES + memory.working_bytes,
     }
     return ", ".join(f"{name} {num_bytes / GIB:.1f}" for name, num_bytes in parts.items() if num_bytes)
-
-
-def _num_weights(shapes: Mapping[str, Shape]) -> int:
-    return sum(map(math.prod, shapes.values()))

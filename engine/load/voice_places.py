@@ -13,7 +13,9 @@ import torch
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import VoiceRoom
-from voicegate.engine.load.memory import first_blocks, gpu_memory, memory_apart, token2wav_needs
+from voicegate.engine.load.cosyvoice3 import first_blocks
+from voicegate.engine.load.family import family_of
+from voicegate.engine.load.memory import gpu_memory, memory_apart
 from voicegate.engine.model.config import ModelConfig
 
 log = structlog.get_logger()
@@ -33,7 +35,7 @@ def fitting_room(
     """
     # Of a GPU the usual first block alone is counted: others are left out where voices are many (memory.py).
     num_layouts = first_blocks(config).num_layouts if gpu_bytes is None else 1
-    needs = token2wav_needs(model, dtype=torch.float32, kv_dtype=torch.float32, num_layouts=num_layouts)
+    needs = family_of(model).needs(model, dtype=torch.float32, kv_dtype=torch.float32, num_layouts=num_layouts)
     if gpu_bytes is None:
         num_free = _free_host_bytes() // needs.block_bytes
     else:

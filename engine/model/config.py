@@ -5,26 +5,22 @@ Anything that a module needs to know about its size comes from here, never from 
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from voicegate.engine import units
-from voicegate.engine.model.euler_steps import EULER_STEPS
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
+
+# `model_type` of model.json: the core's own family. Others are additions. docs/models.md has what each can do.
+COSYVOICE3: Final = "cosyvoice3"
 
 # Blocks that the flow's kernels and tables are made for: the estimator's mask is block-causal in so many mel frames
 # (`static_chunk_size` of the checkpoint).
 FLOW_BLOCK_FRAMES: Final = 50
+# From noise to mel. Upstream has them in its code, so no released configuration names them.
+EULER_STEPS: Final = 10
 
 
 class ModelConfigError(ValueError):
     """model.json is missing, unreadable or describes something that this engine cannot run."""
-
-
-class Family(StrEnum):
-    """`model_type` of model.json: which models stand behind the seams. docs/models.md has what each can do."""
-
-    COSYVOICE3 = "cosyvoice3"
-    COSYVOICE2_STEPAUDIO2 = "cosyvoice2-stepaudio2"  # CosyVoice2's LLM, Step-Audio2's token2wav
 
 
 class HeadBias(StrEnum):
@@ -162,16 +158,24 @@ class VocoderConfig:
     look_right_frames: int  # of conv_pre; 0: it looks both ways alike
 
 
-Flow = FlowConfig | StepAudio2FlowConfig
+class Flow(Protocol):
+    """The sizes that every family's flow has. The rest is known to the family alone."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def speaker_dim(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     name: str
-    family: Family
+    family: str
     llm: LlmConfig
     flow: Flow
     vocoder: VocoderConfig
+    speech_tokenizer: str = "speech_tokenizer_v3.onnx"  # the file that makes a recording's speech tokens
     sampling: Sampling = field(default_factory=SamplingConfig)
     silent_tokens: frozenset[int] = frozenset()
     max_silent_run: int = 5  # silent tokens in a row that reach the flow; the rest are dropped
@@ -187,5 +191,5 @@ class ModelConfig:
     def cosyvoice3_flow(self) -> FlowConfig:
         """For what is made for CosyVoice3's alone. Raises ModelConfigError for another family's."""
         if not isinstance(self.flow, FlowConfig):
-            raise ModelConfigError(f"{self.name} is a {self.family} model; this runs the flow of cosyvoice3 alone")
+            raise ModelConfigError(f"{self.name} is a {self.family} model; this runs the flow of {COSYVOICE3} alone")
         return self.flow

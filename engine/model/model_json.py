@@ -6,16 +6,16 @@ carried over unchanged.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import msgspec
 
-from voicegate.engine import units
+from voicegate.engine import additions, units
 from voicegate.engine.model.config import (
+    COSYVOICE3,
+    EULER_STEPS,
     FLOW_BLOCK_FRAMES,
     EstimatorConfig,
-    Family,
-    Flow,
     FlowConfig,
     HeadBias,
     LlmConfig,
@@ -27,8 +27,6 @@ from voicegate.engine.model.config import (
     StopRule,
     VocoderConfig,
 )
-from voicegate.engine.model.euler_steps import euler_steps
-from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
 from voicegate.engine.model.upstream_kinds import remedy
 
 # Of `voicegate convert` (engine.checkpoint.directory): the name of a directory that is still being written ends so,
@@ -68,17 +66,19 @@ def _why_missing(model_dir: Path) -> str:
 
 def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
     """Build the configuration from model.json's content. Raises KeyError, TypeError or ValueError."""
-    family = _family(raw["model_type"])
+    family = raw["model_type"]
+    families = (COSYVOICE3, *additions.names("family"))
+    if family not in families:
+        raise ValueError(f"model_type is {family!r}; this engine runs {' and '.join(map(repr, families))}")
     rates = (raw["sample_rate"], raw["token_frame_rate"])
     if rates != (units.SAMPLE_RATE_HZ, units.TOKEN_RATE_HZ):
         raise ValueError(f"sample_rate and token_frame_rate are {rates}; this engine runs 24000 Hz and 25 Hz")
-    flow, vocoder = _token2wav(family, raw)
+    token2wav = cosyvoice3_token2wav if family == COSYVOICE3 else additions.load(family, "config").token2wav
     return ModelConfig(
         name=raw.get("name", name),
         family=family,
         llm=llm_config(raw),
-        flow=flow,
-        vocoder=vocoder,
+        **token2wav(raw),
         sampling=_sampling_config(raw["sampling"]),
         silent_tokens=frozenset(raw["silent_tokens"]),
         instruct_prefix=raw["instruct_prefix"],
@@ -90,24 +90,13 @@ def parse_model_config(raw: Mapping[str, Any], *, name: str) -> ModelConfig:
     )
 
 
-def _family(model_type: object) -> Family:
-    families = {family.value: family for family in Family}
-    if model_type not in families:
-        raise ValueError(f"model_type is {model_type!r}; this engine runs {' and '.join(map(repr, families))}")
-    return families[str(model_type)]
-
-
-def _token2wav(family: Family, raw: Mapping[str, Any]) -> tuple[Flow, VocoderConfig]:
-    match family:
-        case Family.COSYVOICE3:
-            hift = raw["hift"]
-            return _flow_config(raw["flow"]), vocoder_config(hift, f0_channels=hift["f0_predictor"]["cond_channels"])
-        case Family.COSYVOICE2_STEPAUDIO2:
-            parts = raw["token2wav"]
-            vocoder = vocoder_config(parts["hift"], f0_channels=parts["f0_predictor"]["cond_channels"])
-            return stepaudio2_flow_config(parts), vocoder
-        case _:
-            assert_never(family)
+def cosyvoice3_token2wav(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of ModelConfig. A family's `config.token2wav` does the same for its own section."""
+    hift = raw["hift"]
+    return {
+        "flow": _flow_config(raw["flow"]),
+        "vocoder": vocoder_config(hift, f0_channels=hift["f0_predictor"]["cond_channels"]),
+    }
 
 
 def _sampling_config(raw: Mapping[str, Any]) -> Sampling:
@@ -187,6 +176,17 @@ def _flow_config(raw: Mapping[str, Any]) -> FlowConfig:
             block_frames=estimator["static_chunk_size"],
         ),
     )
+
+
+def euler_steps(raw: Mapping[str, object], section: str) -> int:
+    """`inference_steps` beside `inference_cfg_rate`: a flow that was distilled says how many steps it was made for.
+
+    `section` is where `raw` stands in model.json. Raises ValueError.
+    """
+    steps = raw.get("inference_steps", EULER_STEPS)
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+        raise ValueError(f"{section}.inference_steps is {steps!r}, not a whole number from 1 on")
+    return steps
 
 
 def vocoder_config(raw: Mapping[str, Any], *, f0_channels: int) -> VocoderConfig:

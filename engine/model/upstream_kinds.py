@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from voicegate.engine.model.config import COSYVOICE3
+
+COSYVOICE2_STEPAUDIO2: Final = "cosyvoice2-stepaudio2"  # a family that is an addition (engine/additions.py)
 COSYVOICE3_CONFIG: Final = "cosyvoice3.yaml"
 TOKEN2WAV_CONFIG: Final = "flow.yaml"
 TOKEN2WAV_DIRS: Final = (".", "token2wav", "Step-Audio-2-mini/token2wav")  # the last as TensorRT-LLM's recipe has it
@@ -14,6 +17,12 @@ _CONVERTIBLE: Final[Mapping[str, str]] = {
 }
 _CONFIGS: Final = (COSYVOICE3_CONFIG, TOKEN2WAV_CONFIG)
 _BELOW: Final = ("*", "*/*")  # a download cache has snapshots/REVISION below a model's name
+
+
+def family_of_source(directory: Path) -> str:
+    """Whose files a directory holds. The core's own family where nothing tells: its reader says what is missing."""
+    has_token2wav = any((directory / place / TOKEN2WAV_CONFIG).is_file() for place in TOKEN2WAV_DIRS)
+    return COSYVOICE2_STEPAUDIO2 if has_token2wav else COSYVOICE3
 
 
 def remedy(directory: Path) -> str | None:

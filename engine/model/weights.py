@@ -1,11 +1,15 @@
 """Checkpoint files -> state dicts, checked against the shapes that the module which takes them asks for."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+
+from voicegate.engine.model.config import FLOW_BLOCK_FRAMES
+from voicegate.engine.units import NUM_MELS
 
 Shape = tuple[int, ...]
 
@@ -31,6 +35,27 @@ def load_state_dict(path: Path) -> dict[str, torch.Tensor]:
         raise WeightsError(f"{path} cannot be read, it may be truncated: {error}") from error
 
 
+def load_checked(path: Path, check: Callable[[Mapping[str, torch.Tensor]], None]) -> dict[str, torch.Tensor]:
+    """`load_state_dict`, and `check` has seen it. Raises WeightsError, which names the file."""
+    state = load_state_dict(path)
+    try:
+        check(state)
+    except ValueError as error:
+        raise WeightsError(f"{path}: {error}") from error
+    return state
+
+
+def stored_noise(model_dir: Path) -> torch.Tensor | None:
+    """Converted models may bring it, for the CPUs whose torch draws other bits; None: it is drawn here."""
+    path = model_dir / "flow_noise.safetensors"
+    if not path.exists():
+        return None
+    noise = load_state_dict(path).get("noise")
+    if noise is None or noise.dim() != 2 or noise.shape[0] != NUM_MELS or noise.shape[1] % FLOW_BLOCK_FRAMES:
+        raise WeightsError(f"{path} holds no noise [{NUM_MELS}, a multiple of {FLOW_BLOCK_FRAMES}]: convert anew")
+    return noise
+
+
 def is_lfs_pointer(path: Path) -> bool:
     """Whether `git clone` left a few lines there in the file's place. Raises OSError."""
     with path.open("rb") as file:
@@ -44,6 +69,10 @@ def load_metadata(path: Path) -> dict[str, str]:
             return dict(file.metadata() or {})
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{path} cannot be read: {error}") from error
+
+
+def num_weights(shapes: Mapping[str, Shape]) -> int:
+    return sum(map(math.prod, shapes.values()))
 
 
 def shape_faults(

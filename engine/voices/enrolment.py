@@ -99,9 +99,9 @@ class Enroller:
 
 def load_enroller(model_dir: Path, model: ModelConfig) -> Enroller:
     """The encoders that the model directory has. Raises Unsupported where it has none; EngineError, VoiceError."""
-    tokenizer_file = onnx_analyser.TOKENIZER_FILES[model.family]
+    tokenizer_file = model.speech_tokenizer
     if any((model_dir / name).is_file() for name in (tokenizer_file, onnx_analyser.SPEAKER_FILE)):
-        return Enroller(OnnxAnalyser(model_dir, model.family), model)
+        return Enroller(OnnxAnalyser(model_dir, tokenizer_file), model)
     if (model_dir / tiny_analyser.TOKENIZER_FILE).is_file():
         known = [
             load_voice(path, vocab_size=model.flow.vocab_size, speaker_dim=model.flow.speaker_dim)

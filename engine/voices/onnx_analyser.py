@@ -3,7 +3,7 @@
 onnxruntime and the models (1 GB) are loaded when the first recording comes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -12,22 +12,17 @@ import numpy as np
 import torch
 
 from voicegate.engine.interface import EngineError
-from voicegate.engine.model.config import Family
 from voicegate.engine.voices.features import PromptAudio, speaker_fbank, whisper_log_mel
 
-TOKENIZER_FILES: Final[Mapping[Family, str]] = {
-    Family.COSYVOICE3: "speech_tokenizer_v3.onnx",
-    Family.COSYVOICE2_STEPAUDIO2: "speech_tokenizer_v2_25hz.onnx",
-}
 SPEAKER_FILE: Final = "campplus.onnx"
 # More make one voice faster, and steal more from streams that are being spoken meanwhile.
 _NUM_THREADS: Final = 2
 
 
 class OnnxAnalyser:
-    def __init__(self, model_dir: Path, family: Family) -> None:
+    def __init__(self, model_dir: Path, tokenizer_file: str) -> None:
         """Raises EngineError where one of the two files is missing."""
-        self._tokenizer_path, self._speaker_path = model_dir / TOKENIZER_FILES[family], model_dir / SPEAKER_FILE
+        self._tokenizer_path, self._speaker_path = model_dir / tokenizer_file, model_dir / SPEAKER_FILE
         paths = (self._tokenizer_path, self._speaker_path)
         for path in paths:
             if not path.is_file():

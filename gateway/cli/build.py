@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from voicegate.engine import additions
 from voicegate.gateway.cli.engine_settings import engine_config
 from voicegate.gateway.cli.extras import extra_imports
-from voicegate.gateway.cli.terminal import StartProgress, say
+from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
 from voicegate.gateway.config import from_environment
 
 # Settings that the command line may name instead of the environment, as `voicegate serve` reads it.
@@ -39,10 +40,12 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     config = engine_config(from_environment(os.environ, {name: getattr(options, name) for name in _SETTINGS}))
-    with extra_imports("server,tensorrt"):
-        from voicegate.engine.load.engine_build import build_engines  # noqa: PLC0415 - torch, onnx
-
-    built = build_engines(config, StartProgress(), is_forced=options.force)
+    try:
+        with extra_imports("server,tensorrt"):
+            build = additions.load("tensorrt", "build")  # torch, onnx
+    except additions.MissingAddition as error:
+        raise CommandError(str(error)) from error
+    built = build.build_engines(config, StartProgress(), is_forced=options.force)
     say(
         f"{built.directory}: {built.num_built} engines built ({built.num_bytes >> 20} MiB), {built.num_kept} kept; "
         f"voicegate serve --model-dir {config.model_dir}"

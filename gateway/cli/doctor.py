@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from voicegate.gateway.cli.checks.engine import check_engines, check_tensorrt_llm, check_torch
+from voicegate.engine import additions
+from voicegate.gateway.cli.checks.engine import check_engines, check_llm_addition, check_torch
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.machine import (
     check_cores,
@@ -92,12 +93,12 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     yield check_python(sys.version_info[:2])
     yield check_libopus()
     yield from check_torch(config)
-    if config.llm_backend == "tensorrt-llm":
-        yield check_tensorrt_llm(config)
+    has_own_llm = config.llm_backend not in additions.names("llm")
+    if not has_own_llm:
+        yield check_llm_addition(config)
     yield from check_engines(config)
     yield check_cores()
     try:
-        has_own_llm = config.llm_backend != "tensorrt-llm"
         yield from check_model(config.found_model_dir(), config.voices_dir, has_own_llm=has_own_llm)
     except ConfigError as error:
         yield Finding(Level.FAIL, "model", str(error))

@@ -9,19 +9,19 @@ import torch
 from tests.support import golden
 from tests.support.flow import make_prompt, make_tokens, render_ready
 from tests.support.tiny_engine import CONFIG
+from voicegate.engine.backends.tensorrt.build import build_engines
 from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines
+from voicegate.engine.backends.tensorrt.flow.recipe import FlowRecipe
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
+from voicegate.engine.backends.tensorrt.flow.trial import FlowTrial
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.solver import CudaSolver
-from voicegate.engine.flow.cuda.trial import FlowTrial
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.plain_solver import PlainSolver
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockSolver, BlockStream
-from voicegate.engine.load.engine_build import build_engines
-from voicegate.engine.load.flow_build import FlowRecipe
-from voicegate.engine.load.flow_model import load_flow_model
+from voicegate.engine.load.cosyvoice3 import load_flow_model
 from voicegate.engine.load.progress import Lines
 from voicegate.engine.model.model_json import load_model_config
 

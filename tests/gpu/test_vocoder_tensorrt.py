@@ -12,17 +12,17 @@ from tests.support import golden
 from tests.support.tiny_engine import CONFIG
 from tests.support.vocoder import feed_together, plain_runner
 from voicegate.engine import units
+from voicegate.engine.backends.tensorrt.addition import ADDITION
+from voicegate.engine.backends.tensorrt.build import build_engines
 from voicegate.engine.backends.tensorrt.vocoder.filter import TensorrtFilter
+from voicegate.engine.backends.tensorrt.vocoder.recipe import VocoderRecipe
+from voicegate.engine.backends.tensorrt.vocoder.trial import call_ms
 from voicegate.engine.interface import EngineError
-from voicegate.engine.load.engine_build import build_engines
 from voicegate.engine.load.progress import Lines
-from voicegate.engine.load.usable_engines import usable_engines
-from voicegate.engine.load.vocoder_build import VocoderRecipe
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
-from voicegate.engine.vocoder.cuda.trial import call_ms
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.runner import VocoderRunner
 
@@ -93,6 +93,6 @@ def test_what_is_stale_is_told(tmp_path: Path) -> None:
     cuda = replace(BUCKETS, batch_buckets=(1,), frame_buckets=(8,))
     build_engines(config, Lines(print), recipes=[VocoderRecipe(config, MODEL, cuda)])
     with pytest.raises(EngineError, match="lacks 23 engines"):
-        usable_engines("vocoder", config, MODEL, CUDA)
+        ADDITION.usable("vocoder", config, MODEL, CUDA)
     with pytest.raises(EngineError, match="precision float16 then, tf32 now"):
-        usable_engines("vocoder", replace(config, vocoder_precision="tf32"), MODEL, CUDA)
+        ADDITION.usable("vocoder", replace(config, vocoder_precision="tf32"), MODEL, CUDA)

@@ -19,8 +19,8 @@ from voicegate.engine.interface import Alignment, Cancelled, Done, EngineError, 
 from voicegate.engine.load.build import load_engine
 from voicegate.engine.load.devices import open_device
 from voicegate.engine.load.progress import SILENT
-from voicegate.engine.load.runners import load_flow
 from voicegate.engine.load.startup import ModelStart
+from voicegate.engine.load.token2wav import load_flow
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.vocoder.backend import VocoderJob
 

@@ -15,6 +15,7 @@ import torch
 
 from tests.support.golden import GOLDEN_DIR, name_keyed_generator
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.config import StepAudio2FlowConfig, stepaudio2_flow_config
 from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
 from voicegate.engine.families.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
 from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
@@ -33,7 +34,6 @@ from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes
 from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.model.model_json import vocoder_config
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig, stepaudio2_flow_config
 from voicegate.engine.vocoder.runner import VocoderRunner
 
 CPU = torch.device("cpu")

@@ -24,8 +24,8 @@ from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.families.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.families.stepaudio2.flow.stream import StreamRules
 from voicegate.engine.load.build import load_stages
-from voicegate.engine.model.config import Family
 from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.model.upstream_kinds import COSYVOICE2_STEPAUDIO2
 from voicegate.engine.voices.store import load_voices
 
 
@@ -41,7 +41,7 @@ def write_model(model_dir: Path) -> Path:
         (model_dir / name).symlink_to(TINY_MODEL_DIR / name)
     raw: dict[str, Any] = json.loads((TINY_MODEL_DIR / "model.json").read_text())
     del raw["flow"], raw["hift"]
-    raw |= {"name": "tiny-stepaudio2", "model_type": Family.COSYVOICE2_STEPAUDIO2.value, "token2wav": tiny_section()}
+    raw |= {"name": "tiny-stepaudio2", "model_type": COSYVOICE2_STEPAUDIO2, "token2wav": tiny_section()}
     (model_dir / "model.json").write_text(json.dumps(raw))
     save(flow_state(), model_dir / "flow.safetensors")
     save(vocoder_state(), model_dir / "vocoder.safetensors")

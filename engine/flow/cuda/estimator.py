@@ -4,10 +4,12 @@ Nothing here depends on the host's numbers but the shape: the Euler step, the le
 on the device, so one graph per (buffers, bucket) serves all steps of all batches.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 
+from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import CFG_HALVES
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.cuda.buffers import FIRST_FRAME, WINDOW, BatchView
@@ -21,13 +23,45 @@ _ATTN_SCALE, _ATTN_GATE, _FF_SCALE, _FF_GATE = 0, 2, 3, 5
 
 
 class BatchEstimator(Protocol):
-    """What computes a bucket's batches: our kernels, or a TensorRT engine (flow/tensorrt/estimator.py)."""
+    """What computes a bucket's batches: our kernels, or an engine that takes their place."""
 
     def begin(self, batch: BatchView) -> None:
         """After BatchBuffers.fill: what all steps share, and x at time 0."""
 
     def advance(self, batch: BatchView) -> None:
         """Euler step number `batch.step`: x, the pool's new blocks and the number itself move on."""
+
+
+class StepShape(Protocol):
+    """What an engine's batches look like. Hashable."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def num_lines(self) -> int: ...
+
+
+class StepEngines(Protocol):
+    """Engines of the Euler step, each for batches of one shape: an addition has them."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shapes(self) -> Sequence[StepShape]: ...
+
+    def shape_for(self, rows: Sequence[BlockRow], num_lines: int) -> StepShape | None:
+        """Of the engine that is to compute a batch in the bucket of so many lines; None: our kernels do."""
+
+    def estimator(
+        self,
+        shape: Any,  # of `shapes`
+        kernels: "FixedShapeEstimator",
+        tensors: FlowTensors,
+        batch: BatchView,
+    ) -> BatchEstimator:
+        """For one batch's buffers."""
 
 
 class FixedShapeEstimator:

@@ -9,8 +9,6 @@ from itertools import accumulate
 
 import torch
 
-from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines
-from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
 from voicegate.engine.device.cuda_graphs import BucketedWork
 from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.flow.backend import BatchesExhausted
@@ -19,7 +17,7 @@ from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.cuda.buffers import BatchBuffers, BatchView
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.flow.cuda.estimator import BatchEstimator, FixedShapeEstimator
+from voicegate.engine.flow.cuda.estimator import BatchEstimator, FixedShapeEstimator, StepEngines, StepShape
 from voicegate.engine.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS, StepOps
 from voicegate.engine.flow.cuda.tensors import FlowTensors, flow_tensors, in_float8
 from voicegate.engine.flow.model import FlowModel
@@ -31,7 +29,7 @@ class Pass(Enum):
     STEP = "Euler step"
 
 
-_Place = tuple[int, BatchSize | FlowShape]  # which buffers; bucket, of a TensorRT engine its shape
+_Place = tuple[int, BatchSize | StepShape]  # which buffers; bucket, of an engine its shape
 _Key = tuple[_Place, Pass]
 
 
@@ -46,13 +44,13 @@ class CudaSolver:
         *,
         ops: StepOps = STEP_OPS,
         float8_ops: StepOps = FLOAT8_STEP_OPS,
-        engines: FlowEngines | None = None,
+        engines: StepEngines | None = None,
     ) -> None:
-        """`engines`: of TensorRT, for the batches that they have a shape for; our kernels compute all others.
+        """`engines`: for the batches that they have a shape for; our kernels compute all others.
 
         Other `ops` are for tests: torch's operations run on a CPU too, quicker than Triton's interpreter.
 
-        Raises ValueError for graphs on a device without; TensorrtError for engines that do not fit.
+        Raises ValueError for graphs on a device without; and as `engines` for those that do not fit.
         """
         if config.has_graphs and model.device.type != "cuda":
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
@@ -91,7 +89,7 @@ class CudaSolver:
             is_eager=not config.has_graphs,
         )
 
-    def _add_engines(self, engines: FlowEngines, tensors: FlowTensors) -> None:
+    def _add_engines(self, engines: StepEngines, tensors: FlowTensors) -> None:
         for shape in engines.shapes:
             for number, buffers in enumerate(self._buffers):
                 view = buffers.view(shape.num_rows, shape.num_lines)
@@ -100,7 +98,7 @@ class CudaSolver:
 
     @property
     def name(self) -> str:
-        return "cuda" if self._engines is None else "tensorrt"
+        return "cuda" if self._engines is None else self._engines.name
 
     def batch_size(self, max_rows: int) -> BatchSize:
         return self._config.batch_size(max_rows)

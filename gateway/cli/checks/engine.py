@@ -1,4 +1,4 @@
-"""Checks of what would compute: torch, the GPUs of the configuration, TensorRT-LLM and TensorRT's engines."""
+"""Checks of what would compute: torch, the GPUs of the configuration, and additions that take a part's place."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -119,28 +119,29 @@ def _not_opened(number: int, error: RuntimeError) -> str:
     )
 
 
-def check_tensorrt_llm(config: GatewayConfig) -> Finding:
-    """Without importing it, which would start MPI."""
+def check_llm_addition(config: GatewayConfig) -> Finding:
+    """Without importing its package, which may start MPI."""
+    subject = config.llm_backend.partition("-")[0]
     if config.merged_hf_dir is None:
-        return Finding(Level.FAIL, "tensorrt", "it needs a checkpoint: --merged-hf-dir")
+        return Finding(Level.FAIL, subject, "it needs a checkpoint: --merged-hf-dir")
     try:
         from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
-        from voicegate.engine.load import llm  # noqa: PLC0415
         from voicegate.engine.load.devices import choose_device, named_device  # noqa: PLC0415
+        from voicegate.engine.load.llm import llm_addition  # noqa: PLC0415
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
     except (ImportError, OSError) as error:
         return _not_importable(Level.FAIL, "engine", error)
     try:
         wanted, model = engine_config(config), check_config(config.found_model_dir())
         device = choose_device(wanted.device) if wanted.llm_device is None else named_device(wanted.llm_device)
-        version, _ = llm.check_tensorrt_llm(wanted, model, device)
+        described = llm_addition(config.llm_backend).check(wanted, model, device)
     except (EngineError, ConfigError, UnfitFile, ValueError, RuntimeError) as error:
-        return Finding(Level.FAIL, "tensorrt", str(error).partition("\n")[0])
-    return Finding(Level.OK, "tensorrt", f"{version}, {config.merged_hf_dir}")
+        return Finding(Level.FAIL, subject, str(error).partition("\n")[0])
+    return Finding(Level.OK, subject, described)
 
 
 def check_engines(config: GatewayConfig) -> Iterator[Finding]:
-    """Whether TensorRT's engines would be used, where they were asked for or are there."""
+    """Whether other engines than our kernels would be used, where they were asked for or are there."""
     try:
         model_dir = config.found_model_dir()
         model = check_config(model_dir)
@@ -156,17 +157,24 @@ def _check_engines_of(part: str, config: GatewayConfig, model: "ModelConfig", *,
     subject, unusable = f"{part} engines", Level.FAIL if is_wanted else Level.WARN
     try:
         from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
+        from voicegate.engine.load.cosyvoice3 import token2wav_addition  # noqa: PLC0415
         from voicegate.engine.load.devices import choose_device  # noqa: PLC0415
-        from voicegate.engine.load.usable_engines import usable_engines  # noqa: PLC0415
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
     except (ImportError, OSError) as error:
         return _not_importable(unusable, subject, error)
     try:
-        described = usable_engines(part, engine_config(config), model, choose_device(config.device))
+        addition = token2wav_addition(_backend_of(part, config))
+        if addition is None:  # auto, and none is installed
+            return Finding(unusable, subject, "they are there, and nothing that is installed runs them")
+        described = addition.usable(part, engine_config(config), model, choose_device(config.device))
     except (EngineError, RuntimeError) as error:  # a GPU that cannot be opened, which was told before
         return Finding(unusable, subject, str(error).partition("\n")[0])
     chosen = "are used" if is_wanted else "are measured against our kernels at the start, and used if quicker"
     return Finding(Level.OK, subject, f"{described}: {chosen}")
+
+
+def _backend_of(part: str, config: GatewayConfig) -> str:
+    return config.vocoder_backend if part == "vocoder" else config.flow_backend
 
 
 def _not_importable(level: Level, subject: str, error: Exception) -> Finding:

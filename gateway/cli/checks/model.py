@@ -27,7 +27,8 @@ def check_model(model_dir: Path, voices_dir: Path | None = None, *, has_own_llm:
         return
     yield Finding(Level.OK, "model", f"{model.name} in {model_dir}")
     try:
-        from voicegate.engine.load.files import load_tokenizer, load_weights, stored_noise  # noqa: PLC0415 - torch
+        from voicegate.engine.load.family import load_tokenizer, load_weights  # noqa: PLC0415 - torch
+        from voicegate.engine.model.weights import stored_noise  # noqa: PLC0415
     except (ImportError, OSError) as error:
         yield Finding(Level.WARN, "files", f"the model's files and voices are not looked at: {error}")
         return

@@ -12,7 +12,7 @@ import onnx
 import onnxruntime
 
 from tests.support.tensorrt.package import Object, OnObject, Package, made
-from voicegate.engine.device.tensorrt.graph import DTYPES, Array
+from voicegate.engine.backends.tensorrt.graph import DTYPES, Array
 
 _DATA_TYPES = {
     onnx.TensorProto.FLOAT: "FLOAT",

@@ -9,7 +9,7 @@ import onnxruntime
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from voicegate.engine.device.tensorrt.graph import Array
+from voicegate.engine.backends.tensorrt.graph import Array
 
 Run = Callable[[Mapping[str, Array]], dict[str, Array]]
 

@@ -21,7 +21,7 @@ from voicegate.engine.checkpoint.tokenizer import build_tokenizer
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core import constants
 from voicegate.engine.interface import AudioFormat, Codec, SpeakingMode, UtteranceId, UtteranceRequest
-from voicegate.engine.model.config import Family
+from voicegate.engine.model.config import COSYVOICE3
 from voicegate.engine.text.spoken_length import spoken_letters
 
 
@@ -141,7 +141,7 @@ def test_of_a_mixed_load_every_writer_has_a_row(
 
 
 def test_its_voices_are_those_of_a_generated_checkpoint(tmp_path: Path) -> None:
-    sizes = FULL_SIZES[Family.COSYVOICE3]
+    sizes = FULL_SIZES[COSYVOICE3]
     model = check_model_json(raw_json(sizes, name="model.json", decoding=ConvertOptions().decoding), name="model.json")
     merges = natural.english_merges()
     for name, content in tokenizer_files(sizes, merges).items():

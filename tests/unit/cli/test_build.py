@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.backends.tensorrt import build as tensorrt_build
+from voicegate.engine.backends.tensorrt.build import Built
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.load import engine_build
-from voicegate.engine.load.engine_build import Built
 from voicegate.gateway.cli.main import EXIT_FAILED, run
 
 
@@ -22,7 +22,7 @@ def test_it_builds_what_serve_would_want(
         progress.line("vocoder_1x8: 9.1 s")
         return Built(tmp_path, num_built=2, num_kept=22, num_bytes=88 << 20)
 
-    monkeypatch.setattr(engine_build, "build_engines", build)
+    monkeypatch.setattr(tensorrt_build, "build_engines", build)
     monkeypatch.setenv("VOICEGATE_MODEL_DIR", str(TINY_MODEL_DIR))
     arguments = [
         "build",

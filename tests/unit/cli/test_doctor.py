@@ -15,9 +15,10 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.ports import reserved_port
 from tests.support.second_family import write_second_family
 from voicegate.clients.python.errors import MissingDependency
+from voicegate.engine.backends.tensorrt.addition import Tensorrt
 from voicegate.gateway.cli import doctor
 from voicegate.gateway.cli.checks import machine
-from voicegate.gateway.cli.checks.engine import check_engines, check_tensorrt_llm, check_torch
+from voicegate.gateway.cli.checks.engine import check_engines, check_llm_addition, check_torch
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.machine import check_open_files, check_port, check_python
 from voicegate.gateway.cli.checks.model import check_model
@@ -64,7 +65,7 @@ def test_every_missing_file_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_without_torch_the_files_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "voicegate.engine.load.files", None)
+    monkeypatch.setitem(sys.modules, "voicegate.engine.load.family", None)
     assert [finding.level for finding in check_model(TINY_MODEL_DIR)] == [Level.OK, Level.WARN]
 
 
@@ -116,15 +117,15 @@ def test_cuda_that_was_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) 
 
 def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = GatewayConfig(llm_backend="tensorrt-llm")
-    assert check_tensorrt_llm(config) == Finding(Level.FAIL, "tensorrt", "it needs a checkpoint: --merged-hf-dir")
+    assert check_llm_addition(config) == Finding(Level.FAIL, "tensorrt", "it needs a checkpoint: --merged-hf-dir")
     config = replace(config, merged_hf_dir=tmp_path)
-    found = check_tensorrt_llm(replace(config, device="cpu"))
+    found = check_llm_addition(replace(config, device="cpu"))
     assert (found.level, "needs a GPU" in found.text) == (Level.FAIL, True)
-    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.requirements.check_requirements", lambda _: "1.2.1")
-    found = check_tensorrt_llm(config)
+    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.check_requirements", lambda _: "1.2.1")
+    found = check_llm_addition(config)
     assert (found.level, "config.json cannot be read" in found.text) == (Level.FAIL, True)
-    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.checkpoint.read_vocabulary", lambda *_: None)
-    assert check_tensorrt_llm(config) == Finding(Level.OK, "tensorrt", f"1.2.1, {tmp_path}")
+    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.read_vocabulary", lambda *_: None)
+    assert check_llm_addition(config) == Finding(Level.OK, "tensorrt", f"1.2.1, {tmp_path}")
     assert "tensorrt" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
     assert "tensorrt" in {finding.subject for finding in doctor.examine(config)}
 
@@ -140,15 +141,15 @@ def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.Monkey
 def test_what_a_start_with_tensorrt_llm_would_refuse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.requirements.check_requirements", lambda _: "1.2.1")
-    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.checkpoint.read_vocabulary", lambda *_: None)
+    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.check_requirements", lambda _: "1.2.1")
+    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.read_vocabulary", lambda *_: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     if "model_dir" in changes:
         changes = {"model_dir": write_second_family(tmp_path / "model")}
     config = replace(GatewayConfig(llm_backend="tensorrt-llm", merged_hf_dir=tmp_path), **changes)  # type: ignore[arg-type]
-    found = check_tensorrt_llm(config)
+    found = check_llm_addition(config)
     assert (found.level, message in found.text) == (Level.FAIL, True), found
 
 
@@ -166,8 +167,7 @@ def test_tensorrts_engines_are_looked_at_where_they_are_chosen_or_there(
     alone = replace(config, vocoder_backend="cuda", flow_backend="cuda")
     assert not list(check_engines(alone))
     assert not list(check_engines(replace(config, model_dir=tmp_path))), "told where the model is checked"
-    engines = "voicegate.engine.load.usable_engines.usable_engines"
-    monkeypatch.setattr(engines, lambda part, *_: f"6 engines of TensorRT 10.14 in d of the {part}")
+    monkeypatch.setattr(Tensorrt, "usable", lambda _, part, *__: f"6 engines of TensorRT 10.14 in d of the {part}")
     (found,) = check_engines(replace(alone, **{f"{part}_backend": "tensorrt"}))
     assert found == Finding(Level.OK, f"{part} engines", f"6 engines of TensorRT 10.14 in d of the {part}: are used")
     (found,) = check_engines(replace(alone, **{f"{part}_backend": "auto"}))
@@ -251,7 +251,7 @@ def test_a_card_that_cannot_be_opened_is_a_finding(monkeypatch: pytest.MonkeyPat
     assert [found.level for found in check_torch(GatewayConfig(gpus="0,1", threads=1))][1:3] == [Level.FAIL, Level.FAIL]
     _, cuda = check_torch(GatewayConfig(device="cpu", threads=1))
     assert cuda == Finding(Level.OK, "cuda", "a GPU that cannot be opened, not used: device is cpu")
-    monkeypatch.setattr("voicegate.engine.load.usable_engines.usable_engines", busy)
+    monkeypatch.setattr(Tensorrt, "usable", busy)
     (engines,) = check_engines(GatewayConfig(model_dir=TINY_MODEL_DIR, vocoder_backend="tensorrt", device="cpu"))
     assert (engines.level, engines.text) == (Level.FAIL, "CUDA error: device(s) is/are busy or unavailable")
 

@@ -8,8 +8,8 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.flow.shape import NEVER, FlowShape
-from voicegate.engine.device.tensorrt.library import LoadedEngine
-from voicegate.engine.device.tensorrt.lone_engine import LoneEngine
+from voicegate.engine.backends.tensorrt.library import LoadedEngine
+from voicegate.engine.backends.tensorrt.lone_engine import LoneEngine
 from voicegate.engine.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 
+from voicegate.engine.backends.tensorrt.choice import TENSORRT
 from voicegate.engine.backends.tensorrt.flow.estimator import OF_STEP, TensorrtEstimator
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
-from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError
-from voicegate.engine.device.tensorrt.shared_tensors import SharedTensors
+from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError
+from voicegate.engine.backends.tensorrt.shared_tensors import SharedTensors
 from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.cuda.buffers import BatchView
@@ -16,6 +17,10 @@ from voicegate.engine.flow.cuda.tensors import FlowTensors
 
 
 class FlowEngines:
+    """Implements StepEngines."""
+
+    name = TENSORRT
+
     def __init__(
         self,
         engines: Mapping[FlowShape, LoadedEngine],

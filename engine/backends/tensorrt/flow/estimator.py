@@ -7,8 +7,8 @@ the new block's go where our kernels put them. So a stream may have every block 
 import torch
 
 from voicegate.engine.backends.tensorrt.flow.shape import NEVER, FlowShape
-from voicegate.engine.device.tensorrt.library import LoadedEngine, current_stream
-from voicegate.engine.device.tensorrt.shared_tensors import SharedTensors
+from voicegate.engine.backends.tensorrt.library import LoadedEngine, current_stream
+from voicegate.engine.backends.tensorrt.shared_tensors import SharedTensors
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.cuda.buffers import (
     BEFORE,

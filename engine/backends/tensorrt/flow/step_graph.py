@@ -13,7 +13,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
-from voicegate.engine.device.tensorrt.graph import Graph, Value
+from voicegate.engine.backends.tensorrt.graph import Graph, Value
 from voicegate.engine.flow.block_pool import CFG_HALVES, NUM_CONVS
 from voicegate.engine.flow.estimator import CONV_HISTORY, NORM_EPS, Estimator, EstimatorLayer
 from voicegate.engine.flow.modulation import ROWS_PER_LAYER

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.backends.tensorrt.library import LoadedEngine
+from voicegate.engine.backends.tensorrt.lone_engine import LoneEngine
 from voicegate.engine.backends.tensorrt.vocoder.shape import FilterShape
-from voicegate.engine.device.tensorrt.library import LoadedEngine
-from voicegate.engine.device.tensorrt.lone_engine import LoneEngine
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.network import VocoderNetwork
 from voicegate.engine.vocoder.state import BatchRows, StateTable

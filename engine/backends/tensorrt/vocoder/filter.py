@@ -5,8 +5,8 @@ from typing import Final
 
 import torch
 
-from voicegate.engine.device.tensorrt.library import BoundEngine, LoadedEngine, TensorrtError, current_stream
-from voicegate.engine.device.tensorrt.shared_tensors import SharedTensors
+from voicegate.engine.backends.tensorrt.library import BoundEngine, LoadedEngine, TensorrtError, current_stream
+from voicegate.engine.backends.tensorrt.shared_tensors import SharedTensors
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.cuda import rows as row_fields
 from voicegate.engine.vocoder.cuda.buffers import BufferSpec, Workspace

@@ -13,8 +13,8 @@ import onnx
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.backends.tensorrt.graph import Graph, Value
 from voicegate.engine.backends.tensorrt.vocoder.shape import FilterShape
-from voicegate.engine.device.tensorrt.graph import Graph, Value
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.network import POST_SLOPE
 from voicegate.engine.vocoder.weights import POST_KERNEL, source_stride, stage_rate

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.config import StepAudio2FlowConfig
 from voicegate.engine.families.stepaudio2.flow import encoder, estimator
 from voicegate.engine.families.stepaudio2.flow.memory import CFG_HALVES, FlowMemory, Places
 from voicegate.engine.families.stepaudio2.flow.model import ABSENT, StepAudio2Flow
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 
 
 @dataclass(frozen=True, slots=True)

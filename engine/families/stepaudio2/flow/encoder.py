@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.config import ConformerConfig
 from voicegate.engine.families.stepaudio2.flow.estimator import Linear, convolve, flat_taps
 from voicegate.engine.families.stepaudio2.flow.weights import ENCODER_TAPS, UP_TAPS
-from voicegate.engine.model.stepaudio2 import ConformerConfig
 
 EMBED_EPS: Final = 1e-5  # of the embeddings' norms and the last one
 LAYER_EPS: Final = 1e-12

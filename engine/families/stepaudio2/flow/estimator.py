@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.config import ConvDitConfig
 from voicegate.engine.families.stepaudio2.flow.modulation import BlockModulation, Modulation, modulation_table
 from voicegate.engine.families.stepaudio2.flow.weights import CONV_TAPS
-from voicegate.engine.model.stepaudio2 import ConvDitConfig
 
 NORM_EPS: Final = 1e-6  # of the modulated norms
 INNER_NORM_EPS: Final = 1e-5  # of queries, keys and the convolution

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.config import StepAudio2FlowConfig
 from voicegate.engine.flow.block_ledger import BlockLedger
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 
 # Lower -> less of a stream's last block is empty; higher -> fewer blocks to keep account of. A whole number of tokens.
 FRAMES_PER_BLOCK: Final = 10

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from voicegate.engine import units
+from voicegate.engine.families.stepaudio2.config import StepAudio2FlowConfig
 from voicegate.engine.families.stepaudio2.flow.encoder import MAX_FRAMES, Conformer, EncoderContext
 from voicegate.engine.families.stepaudio2.flow.estimator import Estimator
 from voicegate.engine.families.stepaudio2.flow.weights import (
@@ -16,7 +17,6 @@ from voicegate.engine.families.stepaudio2.flow.weights import (
     load_flow_state,
 )
 from voicegate.engine.flow.euler import cosine_schedule
-from voicegate.engine.model.stepaudio2 import StepAudio2FlowConfig
 
 # A place in a token window that has no token: past the end of a stream, or of a row.
 ABSENT: Final = -1

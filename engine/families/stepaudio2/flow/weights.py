@@ -6,7 +6,7 @@ from typing import Final
 import torch
 
 from voicegate.engine import units
-from voicegate.engine.model.stepaudio2 import ConformerConfig, ConvDitConfig, StepAudio2FlowConfig
+from voicegate.engine.families.stepaudio2.config import ConformerConfig, ConvDitConfig, StepAudio2FlowConfig
 from voicegate.engine.model.weights import Shape, check_shapes
 
 # Constructor constants of upstream's modules, which no checkpoint of the family changes.

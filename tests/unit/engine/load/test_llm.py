@@ -24,9 +24,10 @@ from voicegate.engine.load.devices import Device
 from voicegate.engine.load.llm import llm_positions, load_llm
 from voicegate.engine.load.progress import SILENT
 from voicegate.engine.load.startup import ModelStart
-from voicegate.engine.model.config import Family, ModelConfig, PenaltySamplingConfig
+from voicegate.engine.model.config import ModelConfig, PenaltySamplingConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.qwen2 import MergedVocabulary, qwen2_sizes
+from voicegate.engine.model.upstream_kinds import COSYVOICE2_STEPAUDIO2
 from voicegate.engine.voices.store import load_voices
 
 MODEL = load_model_config(TINY_MODEL_DIR)
@@ -59,7 +60,7 @@ def test_a_cpu_has_neither_of_the_others(backend: str, message: str) -> None:
     "model",
     [
         replace(MODEL, sampling=PenaltySamplingConfig()),
-        replace(MODEL, family=Family.COSYVOICE2_STEPAUDIO2),
+        replace(MODEL, family=COSYVOICE2_STEPAUDIO2),
     ],
 )
 def test_tensorrt_llm_is_refused_for_what_it_does_not_know(model: ModelConfig) -> None:

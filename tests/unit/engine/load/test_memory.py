@@ -19,9 +19,11 @@ from tests.unit.engine.load.test_runners import gpu_lanes
 from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.core.stages import VoiceRoom
+from voicegate.engine.families.stepaudio2.config import stepaudio2_flow_config
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load import build
 from voicegate.engine.load.devices import Device, Devices
+from voicegate.engine.load.family import family_of
 from voicegate.engine.load.memory import (
     GIB,
     PROCESS_BYTES,
@@ -29,11 +31,9 @@ from voicegate.engine.load.memory import (
     gpu_memory,
     memory_apart,
     spare_room,
-    token2wav_needs,
     with_layouts_that_fit,
 )
 from voicegate.engine.model.model_json import load_model_config, vocoder_config
-from voicegate.engine.model.stepaudio2 import stepaudio2_flow_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
@@ -214,11 +214,11 @@ def test_a_second_of_the_second_familys_context_takes_a_third() -> None:
     model = replace(
         RELEASED, flow=stepaudio2_flow_config(full), vocoder=vocoder_config(hift, f0_channels=512), name="other"
     )
-    needs = token2wav_needs(model, dtype=torch.bfloat16, kv_dtype=torch.bfloat16, num_layouts=1)
+    needs = family_of(model).needs(model, dtype=torch.bfloat16, kv_dtype=torch.bfloat16, num_layouts=1)
     counts = manifest["param_counts"]
     assert needs.num_flow_weights == counts["flow.total"]
     assert needs.num_vocoder_weights == counts["hift.total"]
-    first = token2wav_needs(RELEASED, dtype=torch.bfloat16, kv_dtype=torch.bfloat16, num_layouts=1)
+    first = family_of(RELEASED).needs(RELEASED, dtype=torch.bfloat16, kv_dtype=torch.bfloat16, num_layouts=1)
     assert (needs.bytes_per_second, first.bytes_per_second) == (33_484_800, 92_569_600)
     assert needs.num_speech_blocks(750) == 150
     memory = gpu_memory(resolved(H200_BYTES), model, MEASURED_ROOM)

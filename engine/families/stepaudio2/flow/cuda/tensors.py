@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 
 from voicegate.engine.device.overlap import can_overlap
+from voicegate.engine.families.stepaudio2.config import ConvDitConfig
 from voicegate.engine.families.stepaudio2.flow.estimator import EstimatorLayer, Linear
 from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.families.stepaudio2.flow.model import StepAudio2Flow
-from voicegate.engine.model.stepaudio2 import ConvDitConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import torch
 from tests.support.flow import CPU, make_model
 from tests.support.tensorrt.computing import computing_package
 from tests.support.tensorrt.package import VERSIONS
+from voicegate.engine.backends.tensorrt import graph
 from voicegate.engine.backends.tensorrt.flow.check import FlowCheck
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
 from voicegate.engine.backends.tensorrt.flow.step_graph import flow_step_model
-from voicegate.engine.device.tensorrt import graph
-from voicegate.engine.device.tensorrt.library import LoadedEngine, build_plan
+from voicegate.engine.backends.tensorrt.library import LoadedEngine, build_plan
 from voicegate.engine.flow.model import FlowModel
 
 SHAPE = FlowShape(num_rows=2, num_frames=50, context_frames=100)

@@ -23,12 +23,12 @@ from tests.support.flow import (
 from tests.support.flow_reference import REFERENCE_OPS
 from tests.support.tensorrt.computing import computing_package
 from tests.support.tensorrt.package import VERSIONS
+from voicegate.engine.backends.tensorrt import graph
 from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines
 from voicegate.engine.backends.tensorrt.flow.estimator import TensorrtEstimator
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
 from voicegate.engine.backends.tensorrt.flow.step_graph import flow_step_model
-from voicegate.engine.device.tensorrt import graph
-from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan
+from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError, build_plan
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.ops import STEP_OPS
 from voicegate.engine.flow.runner import FlowRunner

@@ -11,7 +11,7 @@ from tests.support.flow import flow_config, flow_state, short_noise
 from tests.support.tensorrt.graphs import graph_hash, runner_of, types_of
 from voicegate.engine.backends.tensorrt.flow.shape import GRAPH_VERSION, NEVER, FlowShape
 from voicegate.engine.backends.tensorrt.flow.step_graph import flow_step_model
-from voicegate.engine.device.tensorrt.graph import DTYPES, OPSET, Array
+from voicegate.engine.backends.tensorrt.graph import DTYPES, OPSET, Array
 from voicegate.engine.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.estimator import CONV_HISTORY

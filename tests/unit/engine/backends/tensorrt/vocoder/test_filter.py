@@ -14,11 +14,11 @@ from tests.support.tensorrt.computing import computing_package
 from tests.support.tensorrt.package import VERSIONS
 from tests.support.vocoder import feed_together, golden_model, plain_runner
 from voicegate.engine import units
+from voicegate.engine.backends.tensorrt import graph
+from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError, build_plan
 from voicegate.engine.backends.tensorrt.vocoder.filter import TensorrtFilter
 from voicegate.engine.backends.tensorrt.vocoder.filter_graph import filter_model
 from voicegate.engine.backends.tensorrt.vocoder.shape import FilterShape
-from voicegate.engine.device.tensorrt import graph
-from voicegate.engine.device.tensorrt.library import LoadedEngine, TensorrtError, build_plan
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
 from voicegate.engine.vocoder.model import VocoderModel

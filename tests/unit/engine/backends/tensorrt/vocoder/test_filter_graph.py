@@ -8,9 +8,9 @@ import torch
 from tests.support.tensorrt.graphs import graph_hash, runner_of, types_of
 from tests.support.vocoder import golden_model
 from voicegate.engine import units
+from voicegate.engine.backends.tensorrt.graph import DTYPES, OPSET, Array
 from voicegate.engine.backends.tensorrt.vocoder.filter_graph import filter_model
 from voicegate.engine.backends.tensorrt.vocoder.shape import GRAPH_VERSION, FilterShape
-from voicegate.engine.device.tensorrt.graph import DTYPES, OPSET, Array
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.network import VocoderNetwork
 from voicegate.engine.vocoder.state import BatchRows, StateTable

@@ -1,0 +1,62 @@
+"""The section `token2wav` of model.json: sizes of the golden modules, of the released ones, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.golden import TINY_MODEL_DIR
+from tests.support.stepaudio2 import STEPAUDIO2_DIR, flow_config, golden_vocoder_config, tiny_section
+from voicegate.engine.families.stepaudio2.config import stepaudio2_flow_config
+from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes
+from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.model.upstream_kinds import COSYVOICE2_STEPAUDIO2
+
+
+def test_the_golden_modules_sizes() -> None:
+    config = flow_config()
+    assert (config.encoder.num_layers, config.encoder.num_up_layers, config.encoder.head_dim) == (3, 2, 16)
+    assert (config.estimator.depth, config.estimator.mlp_units, config.lookahead_tokens) == (2, 128, 3)
+    assert (golden_vocoder_config().base_channels, golden_vocoder_config().f0_channels) == (32, 24)
+
+
+def test_released_weights_have_the_names_and_shapes_that_are_asked_for() -> None:
+    full = json.loads((STEPAUDIO2_DIR / "config_tiny.json").read_text())["full"]
+    manifest = json.loads((STEPAUDIO2_DIR / "manifest_full.json").read_text())
+    shapes = flow_shapes(stepaudio2_flow_config(full))
+    assert {name: list(shape) for name, shape in shapes.items()} == manifest["flow"]
+
+
+def test_a_model_of_this_family_is_known_by_its_type(tmp_path: Path) -> None:
+    raw = json.loads((TINY_MODEL_DIR / "model.json").read_text())
+    raw |= {"model_type": "cosyvoice2-stepaudio2", "token2wav": tiny_section()}
+    del raw["flow"], raw["hift"]
+    (tmp_path / "model.json").write_text(json.dumps(raw))
+    model = load_model_config(tmp_path)
+    assert model.family == COSYVOICE2_STEPAUDIO2
+    assert (model.flow, model.vocoder) == (flow_config(), golden_vocoder_config())
+
+
+def test_the_section_may_say_how_many_steps_the_flow_takes() -> None:
+    section = tiny_section()
+    assert stepaudio2_flow_config(section).num_euler_steps == 10
+    section["decoder"]["inference_steps"] = 5
+    assert stepaudio2_flow_config(section).num_euler_steps == 5
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "message"),
+    [
+        ("encoder", "input_layer", "conv2d", "encoder.input_layer is 'conv2d', not 'linear'"),
+        ("encoder", "up_stride", 4, "encoder.up_stride is 4, not 2"),
+        ("flow", "input_size", 64, "must be equal"),
+        ("decoder", "inference_steps", -1, "decoder.inference_steps is -1, not a whole number"),
+        ("estimator", "in_channels", 240, r"\(80, 240, 80\), not \(80, 320, 80\)"),
+    ],
+)
+def test_another_network_is_refused(part: str, key: str, value: Any, message: str) -> None:
+    section = tiny_section()
+    section[part][key] = value
+    with pytest.raises(ValueError, match=message):
+        stepaudio2_flow_config(section)
