@@ -1,7 +1,6 @@
 """Memory that a model takes of a GPU, by formula: as an H200 was measured to hold it; and refused before it is
 loaded."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
@@ -13,17 +12,14 @@ import torch
 from structlog.testing import capture_logs
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.support.stepaudio2 import STEPAUDIO2_DIR, tiny_section
 from tests.support.tiny_engine import CONFIG
 from tests.unit.engine.load.test_runners import gpu_lanes
 from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.core.stages import VoiceRoom
-from voicegate.engine.families.stepaudio2.config import stepaudio2_flow_config
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load import build
 from voicegate.engine.load.devices import Device, Devices
-from voicegate.engine.load.family import family_of
 from voicegate.engine.load.memory import (
     GIB,
     PROCESS_BYTES,
@@ -33,7 +29,7 @@ from voicegate.engine.load.memory import (
     spare_room,
     with_layouts_that_fit,
 )
-from voicegate.engine.model.model_json import load_model_config, vocoder_config
+from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
@@ -205,22 +201,3 @@ def test_of_several_gpus_the_shortest_with_a_flow_decides(monkeypatch: pytest.Mo
     smaller, larger = most_voices(Devices(llm, (one, other))), most_voices(Devices(llm, (one,)))
     assert smaller == most_voices(Devices(llm, (other,))) < larger
     assert most_voices(Devices(one, (one, other))) < smaller, "an LLM beside the flow takes memory, too"
-
-
-def test_a_second_of_the_second_familys_context_takes_a_third() -> None:
-    full = json.loads((STEPAUDIO2_DIR / "config_tiny.json").read_text())["full"]
-    manifest = json.loads((STEPAUDIO2_DIR / "manifest_full.json").read_text())
-    hift = tiny_section()["hift"] | {"base_channels": 512}
-    model = replace(
-        RELEASED, flow=stepaudio2_flow_config(full), vocoder=vocoder_config(hift, f0_channels=512), name="other"
-    )
-    needs = family_of(model).needs(model, dtype=torch.bfloat16, kv_dtype=torch.bfloat16, num_layouts=1)
-    counts = manifest["param_counts"]
-    assert needs.num_flow_weights == counts["flow.total"]
-    assert needs.num_vocoder_weights == counts["hift.total"]
-    first = family_of(RELEASED).needs(RELEASED, dtype=torch.bfloat16, kv_dtype=torch.bfloat16, num_layouts=1)
-    assert (needs.bytes_per_second, first.bytes_per_second) == (33_484_800, 92_569_600)
-    assert needs.num_speech_blocks(750) == 150
-    memory = gpu_memory(resolved(H200_BYTES), model, MEASURED_ROOM)
-    assert memory.working_bytes == 6 * GIB
-    assert (memory.block_frames, memory.voice_blocks, memory.clause_blocks) == (10, 25 + 50 + 50, 150)
