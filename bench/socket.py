@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from voicegate.bench import environment, results_file
 from voicegate.clients.bench import html_report, table
-from voicegate.clients.bench.crew import BenchFailed
+from voicegate.clients.bench.client_run import BenchFailed
 from voicegate.clients.bench.plan import Record, Target
 from voicegate.clients.bench.ramp import Objective
 from voicegate.clients.bench.results import from_start

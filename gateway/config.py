@@ -233,7 +233,7 @@ class GatewayConfig:
         2, "decode steps between TensorRT-LLM's outputs; higher takes less Python a token", at_least=1
     )
     tensorrt_llm_overlap: bool = setting(
-        True, "TensorRT-LLM's overlap scheduler; off: a lone stream hears a step sooner"
+        True, "TensorRT-LLM's overlap scheduler; off: a single stream hears a step sooner"
     )
     tensorrt_llm_reuse: bool = setting(True, "TensorRT-LLM's prefix cache; off: for finding faults")
     vocoder_backend: Token2wavBackend = setting(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from voicegate.clients.bench import environment, html_report, table
-from voicegate.clients.bench.crew import BenchFailed
+from voicegate.clients.bench.client_run import BenchFailed
 from voicegate.clients.bench.inquiry import describe
 from voicegate.clients.bench.plan import Target
 from voicegate.clients.bench.ramp import Objective, largest

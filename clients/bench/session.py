@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from voicegate.clients.bench import judge
-from voicegate.clients.bench.crew import Crew, carry_out
+from voicegate.clients.bench.client_run import ClientRun, carry_out
 from voicegate.clients.bench.dialects import UNPACED
 from voicegate.clients.bench.inquiry import ask
 from voicegate.clients.bench.plan import Finished, Record, Target
@@ -76,24 +76,24 @@ class Bench:
                 showing.append(asyncio.create_task(self._show(scenario, planned, start_s)))
 
             try:
-                crew = await carry_out(planned, self._target, scenario.num_streams, on_begin=begin)
+                client_run = await carry_out(planned, self._target, scenario.num_streams, on_begin=begin)
             finally:
                 for task in showing:
                     task.cancel()
                 self._on_share(str(scenario), 1.0)
-        self._on_records(scenario, crew.start_s, crew.records)
-        begin_s, end_s = (crew.start_s + edge_s for edge_s in planned.window_s)
-        last_s = max((record.ended_s for record in crew.records), default=begin_s)
+        self._on_records(scenario, client_run.start_s, client_run.records)
+        begin_s, end_s = (client_run.start_s + edge_s for edge_s in planned.window_s)
+        last_s = max((record.ended_s for record in client_run.records), default=begin_s)
         window_s = (begin_s, min(end_s, max(last_s, begin_s + 0.1)))
-        row = judge.figures(crew.records, window_s=window_s)
+        row = judge.figures(client_run.records, window_s=window_s)
         row["seconds_per_letter"] = round(self._settings.seconds_per_letter, 4)  # that its turns were expected to take
-        row["clients"] = _clients(crew.finished)
+        row["clients"] = _clients(client_run.finished)
         row["may_be_paced"] = scenario.kind is Kind.CLOSED and self._target.dialect not in UNPACED
-        row["connect_ms"] = summary([each_ms for each in crew.finished for each_ms in each.connects_ms])
+        row["connect_ms"] = summary([each_ms for each in client_run.finished for each_ms in each.connects_ms])
         row["left_behind"] = await left_behind(self._target)
         row["server_cpu"] = watch.report()
         row["gpu"] = gpu.report(*window_s)
-        self._learn(crew)
+        self._learn(client_run)
         return row
 
     async def _show(self, scenario: Scenario, planned: Schedule, start_s: float) -> None:
@@ -105,8 +105,8 @@ class Bench:
         """At most; sentences of one stream alone take as long as they take, within their limit."""
         return _START_S + (0.0 if scenario.kind is Kind.ALONE else schedule(scenario, self._settings).stop_s)
 
-    def _learn(self, crew: Crew) -> None:
-        measured = judge.seconds_per_letter(crew.records)
+    def _learn(self, client_run: ClientRun) -> None:
+        measured = judge.seconds_per_letter(client_run.records)
         if measured is not None:
             self._settings = replace(self._settings, seconds_per_letter=measured)
 

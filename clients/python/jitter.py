@@ -9,7 +9,7 @@ BYTES_PER_SAMPLE: Final = 2
 
 
 class JitterBuffer:
-    """s16le mono. Gives out silence until `prebuffer_ms` are there, and wherever it runs dry."""
+    """s16le mono. Gives out silence until `prebuffer_ms` are there, and wherever it is empty."""
 
     def __init__(self, *, rate_hz: int, prebuffer_ms: int) -> None:
         self._rate_hz = rate_hz
@@ -20,7 +20,7 @@ class JitterBuffer:
         self._played_bytes = 0
         self._num_underruns = 0
         self._is_playing = False
-        self._is_dry = False  # so that one underrun counts once, however long
+        self._is_empty = False  # so that one underrun counts once, however long
         self._is_complete = False
 
     @property
@@ -68,8 +68,8 @@ class JitterBuffer:
             audio = self._take(num_bytes) if self._is_playing else b""
             missing = num_bytes - len(audio)
             is_short = missing > 0 and self._is_playing and not self._is_complete
-            self._num_underruns += is_short and not self._is_dry
-            self._is_dry = is_short
+            self._num_underruns += is_short and not self._is_empty
+            self._is_empty = is_short
             self._played_bytes += len(audio)
             return audio + bytes(missing)
 

@@ -113,13 +113,13 @@ def play(arrivals: Sequence[Arrival], prebuffer_ms: int) -> Playback:
     """The virtual player. Raises ValueError where there is nothing to play."""
     start_s = _start_s(arrivals, prebuffer_ms * _CLOCK_PER_MS)
     gaps_s: list[float] = []
-    dry_s = start_s  # when the player has played all that it was given
+    empty_s = start_s  # when the player has played all that it was given
     for arrival in arrivals:
-        gap_s = arrival.arrived_s - dry_s
+        gap_s = arrival.arrived_s - empty_s
         if gap_s > _LEAST_UNDERRUN_S:
             gaps_s.append(gap_s)
-            dry_s = arrival.arrived_s
-        dry_s += arrival.duration_48k / _CLOCK_HZ
+            empty_s = arrival.arrived_s
+        empty_s += arrival.duration_48k / _CLOCK_HZ
     return Playback(prebuffer_ms, start_s, Underruns(tuple(gaps_s)))
 
 

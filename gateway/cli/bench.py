@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from voicegate.clients.bench.crew import BenchFailed
+from voicegate.clients.bench.client_run import BenchFailed
 from voicegate.clients.bench.dialects import DIALECTS
 from voicegate.clients.bench.plan import Target
 from voicegate.clients.bench.ramp import Objective

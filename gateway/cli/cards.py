@@ -16,7 +16,7 @@ class Speed:
     """Speed at the released model's sizes."""
 
     lone_first_audio_ms: float
-    calm_streams: int  # at once, with first audio in under 100 ms for 95 %, and no gap
+    latency_streams: int  # at once, with first audio in under 100 ms for 95 %, and no gap
     most_streams: int  # at once, nobody lost and no gap
     audio_s_per_s: float  # of all, where as many as find room are spoken at once and nobody is in a hurry
 
@@ -85,14 +85,14 @@ def _computed(card: Card) -> Speed:
     audio_s_per_s = 1 / slower
     return Speed(
         lone_first_audio_ms=h200.lone_first_audio_ms * slower * h200.audio_s_per_s,
-        calm_streams=int(audio_s_per_s * h100.calm_streams / h100.audio_s_per_s),
+        latency_streams=int(audio_s_per_s * h100.latency_streams / h100.audio_s_per_s),
         most_streams=int(audio_s_per_s * h200.most_streams / h200.audio_s_per_s),
         audio_s_per_s=audio_s_per_s,
     )
 
 
-# Seconds of context for a stream whose clauses take about four: on an H200 with 1384 s nobody waited for
-# memory at 300 streams, and one newcomer in twenty at 400 (docs/adr/0008). Lower -> more streams are promised, of which
+# Seconds of context for a stream whose clauses take about four. On an H200 with 1384 s no request waited for memory
+# at 300 streams, and one in twenty at 400 (docs/adr/0008). Lower -> more streams are promised, of which
 # some wait; longer clauses want more.
 SECONDS_PER_STREAM: Final = 4.5
 

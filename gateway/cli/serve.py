@@ -100,7 +100,7 @@ def _tracing(config: GatewayConfig) -> "Iterator[Trace | None]":
         from voicegate.gateway.server.tracing import Tracing  # noqa: PLC0415
     tracing = Tracing.by_otlp()
     try:
-        yield tracing.witness
+        yield tracing.observer
     finally:
         tracing.close()
 

@@ -57,7 +57,7 @@ class Sized:
     blocks: int
     slots: int
     streams_by_memory: int
-    calm_streams_by_arithmetic: int | None
+    latency_streams_by_arithmetic: int | None
     most_streams_by_arithmetic: int | None
     audio_s_per_s: float | None
 
@@ -169,7 +169,7 @@ def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
         slots=num_token2wavs * resolved.max_active_clauses,
         streams_by_memory=num_token2wavs
         * streams_by_memory((blocks - memory.voice_blocks) * memory.block_s, num_slots=resolved.max_active_clauses),
-        calm_streams_by_arithmetic=None if speed is None else speed.calm_streams,
+        latency_streams_by_arithmetic=None if speed is None else speed.latency_streams,
         most_streams_by_arithmetic=None if speed is None else speed.most_streams,
         audio_s_per_s=None if speed is None else round(speed.audio_s_per_s, 1),
     )
@@ -186,7 +186,7 @@ def _as_object(row: Sized, options: argparse.Namespace) -> dict[str, Any]:
 def _costs(row: Sized, options: argparse.Namespace) -> Iterator[tuple[str, Cost | None]]:
     """For listeners who wait little, for as many as can be, and for files that nobody waits for."""
     ways = {
-        "latency": row.calm_streams_by_arithmetic and row.streams(row.calm_streams_by_arithmetic),
+        "latency": row.latency_streams_by_arithmetic and row.streams(row.latency_streams_by_arithmetic),
         "throughput": row.most_streams_by_arithmetic and row.streams(row.most_streams_by_arithmetic),
     }
     busy: dict[str, float | None] = {name: streams and streams * options.busy_share for name, streams in ways.items()}
@@ -215,7 +215,7 @@ def _line(row: Sized) -> str:
     mark = "" if row.is_measured else "~"
     shown = [
         "-" if number is None else f"{mark}{row.streams(number)}"
-        for number in (row.calm_streams_by_arithmetic, row.most_streams_by_arithmetic)
+        for number in (row.latency_streams_by_arithmetic, row.most_streams_by_arithmetic)
     ]
     audio = "-" if row.audio_s_per_s is None else f"{mark}{row.audio_s_per_s:.0f}"
     return f"{row.card:<8} {row.memory_gib:>6} {row.streams_by_memory:>10} {shown[0]:>9} {shown[1]:>11} {audio:>10}"

@@ -48,9 +48,9 @@ class Reloading:
             log.info("keys are read again", keys=len(keyring.keys))
         for guest in self._guests:
             self.admit_again(guest.conversation)
-        for sitting in self._resumption.absent:
-            if not self.admit_again(sitting.conversation):
-                self._resumption.end(sitting)
+        for binding in self._resumption.absent:
+            if not self.admit_again(binding.conversation):
+                self._resumption.end(binding)
 
     def admit_again(self, conversation: Conversation) -> bool:
         """With its key as it is now; False: it is none any more."""

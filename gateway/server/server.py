@@ -44,7 +44,7 @@ from voicegate.gateway.server.starting import (
 )
 from voicegate.gateway.server.status import Load, Status
 from voicegate.gateway.server.watchdog import Watchdog
-from voicegate.gateway.server.websocket.seating import Seating
+from voicegate.gateway.server.websocket.socket_handler import SocketHandler
 from voicegate.gateway.server.wyoming import WyomingServer
 from voicegate.gateway.session.quota import Holding, Quotas
 from voicegate.gateway.session.voice_names import VoiceNames
@@ -112,9 +112,9 @@ class Gateway:
             enrolment=enrolment,
             clones=Clones(engine, enrolment),
         )
-        seating = Seating(stage, self._resumption, lambda: self._info_now, on_seated=self._catch_up)
+        handler = SocketHandler(stage, self._resumption, lambda: self._info_now, on_greeted=self._catch_up)
         self._listener = Listener(
-            config, self.quotas, stage, certificate=certificate_of(config), serve_socket=seating.serve
+            config, self.quotas, stage, certificate=certificate_of(config), serve_socket=handler.serve
         )
         self._reloading = Reloading(config, stage, self._listener, self._resumption)
         self._agent = Agent(self._status)
@@ -264,10 +264,10 @@ class Gateway:
     def _conversations(self) -> list[Conversation]:
         """Conversations with a socket, and those that may come back."""
         present = [guest.conversation for guest in self.guests]
-        return [*present, *(sitting.conversation for sitting in self._resumption.absent)]
+        return [*present, *(binding.conversation for binding in self._resumption.absent)]
 
     def _catch_up(self, conversation: Conversation) -> None:
-        """Between its handshake and its seat it was no guest: keys were read again, or a drain begun, without it."""
+        """Until its greeting it was no guest: keys were read again, or a drain begun, without it."""
         self._reloading.admit_again(conversation)
         if self._drain_until_s is not None:
             rest_s = max(0.0, self._drain_until_s - asyncio.get_running_loop().time())

@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from voicegate import __version__
 from voicegate.gateway.session.context import Context
-from voicegate.gateway.session.witness import CANCELLED, DISCONNECTED, DONE, Nobody, Witness
+from voicegate.gateway.session.observer import CANCELLED, DISCONNECTED, DONE, Observer, Unobserved
 
 _WELL: Final = (DONE, CANCELLED, DISCONNECTED)
 # For the last spans to leave in. Where nobody takes them the exporter tries for ten seconds; an exit has no such time.
@@ -37,8 +37,8 @@ class Tracing:
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         return cls(provider)
 
-    def witness(self, trace_parent: str | None) -> Witness:
-        """A witness of a client that names this as where it comes from (the header `traceparent`)."""
+    def observer(self, trace_parent: str | None) -> Observer:
+        """An observer of a client that names this as where it comes from (the header `traceparent`)."""
         carrier = {} if trace_parent is None else {"traceparent": trace_parent}
         return _Spans(self, carrier)
 
@@ -83,7 +83,7 @@ class Tracing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spans(Nobody):
+class _Spans(Unobserved):
     tracing: Tracing
     carrier: dict[str, str]
 

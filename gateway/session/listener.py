@@ -12,17 +12,17 @@ _MAX_NEW_UNDERRUNS: Final = 100
 class ListenerClock:
     sent_ms: int = 0
     lowest_lead_s: float | None = None  # just before more came: below 0 they heard a gap; None: nothing followed
-    _dry_s: float | None = None  # when all that was sent is played
+    _empty_s: float | None = None  # when all that was sent is played
 
     def sent(self, audio_ms: int, now_s: float) -> None:
         """So much leaves now."""
         self.sent_ms += audio_ms
-        if self._dry_s is None:
-            self._dry_s = now_s
+        if self._empty_s is None:
+            self._empty_s = now_s
         else:
-            lead_s = self._dry_s - now_s
+            lead_s = self._empty_s - now_s
             self.lowest_lead_s = lead_s if self.lowest_lead_s is None else min(self.lowest_lead_s, lead_s)
-        self._dry_s = max(self._dry_s, now_s) + audio_ms / 1000
+        self._empty_s = max(self._empty_s, now_s) + audio_ms / 1000
 
 
 @dataclass(slots=True)

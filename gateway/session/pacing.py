@@ -18,13 +18,13 @@ class SendPace:
     frame_ms: int
     sent_ms: int = 0
     waiting: deque[EngineEvent] = field(default_factory=deque)  # what may not leave yet, in order
-    _dry_s: float | None = None  # when the listener has played all that was sent
+    _empty_s: float | None = None  # when the listener has played all that was sent
 
     @property
     def next_due_s(self) -> float:
         """When the next packet may leave; only once the first has."""
-        assert self._dry_s is not None
-        return self._dry_s - max(0, self.burst_ms - self.frame_ms) / 1000
+        assert self._empty_s is not None
+        return self._empty_s - max(0, self.burst_ms - self.frame_ms) / 1000
 
     def take_due(self, now_s: float) -> EngineEvent | None:
         """The next event, or as much of it, that may leave now; audio counts as sent."""
@@ -54,7 +54,7 @@ class SendPace:
 
     def _num_due(self, now_s: float) -> int:
         """Packets."""
-        in_hand_ms = 0.0 if self._dry_s is None else max(0.0, self._dry_s - now_s) * 1000
+        in_hand_ms = 0.0 if self._empty_s is None else max(0.0, self._empty_s - now_s) * 1000
         room_ms = max(self.burst_ms, self.frame_ms) - in_hand_ms
         return max(0, int((room_ms + _SAME_S * 1000) // self.frame_ms))  # a player that paused may have too much
 
@@ -63,10 +63,10 @@ class SendPace:
             return
         sent_ms = num_packets * self.frame_ms
         self.sent_ms += sent_ms
-        dry_s = now_s if self._dry_s is None else max(self._dry_s, now_s)
-        self._dry_s = dry_s + sent_ms / 1000
+        empty_s = now_s if self._empty_s is None else max(self._empty_s, now_s)
+        self._empty_s = empty_s + sent_ms / 1000
 
     def note_played(self, played_ms: int, now_s: float) -> None:
         """Notes a player's report: it may have paused, or begun late."""
-        if self._dry_s is not None:
-            self._dry_s = now_s + max(0, self.sent_ms - played_ms) / 1000
+        if self._empty_s is not None:
+            self._empty_s = now_s + max(0, self.sent_ms - played_ms) / 1000

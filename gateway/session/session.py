@@ -16,6 +16,7 @@ from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, Utt
 from voicegate.gateway.session.actions import Action, CancelUtterance, Close, Send, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
 from voicegate.gateway.session.listener import Underruns
+from voicegate.gateway.session.observer import DISCONNECTED, Observer, Unobserved, outcome_of
 from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, ready_of, refusal_of
 from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.quota import NOBODY, Holding, Owner, Quotas
@@ -33,7 +34,6 @@ from voicegate.gateway.session.refusals import (
     revoked,
     unheard,
 )
-from voicegate.gateway.session.witness import DISCONNECTED, Nobody, Witness, outcome_of
 from voicegate.protocol import messages as wire
 from voicegate.protocol.errors import CloseCode, ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import SessionMessage
@@ -51,7 +51,7 @@ class Session:
         quotas: Quotas | None = None,
         owner: Owner = NOBODY,
         token: str = "",
-        witness: Witness | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """`token`: with which the session can be resumed; empty: it cannot."""
         self.session_id = session_id
@@ -61,7 +61,7 @@ class Session:
         self._limits = limits or SessionLimits()
         self._quotas = quotas or Quotas()
         self._owner = owner
-        self._witness = witness or Nobody()
+        self._observer = observer or Unobserved()
         self._contexts: dict[str, Context] = {}
         self._by_utterance: dict[UtteranceId, Context] = {}
         self._underruns = Underruns(2 * self._limits.contexts)
@@ -130,7 +130,7 @@ class Session:
         if context.is_returning:
             return context.go_on()
         actions = [*context.begin(now_s), *context.reach(self._is_reachable)]
-        self._witness.began(context)
+        self._observer.began(context)
         return actions
 
     def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
@@ -248,7 +248,7 @@ class Session:
         if context is None:
             return []
         if context.pace is None or context.state is ContextState.CANCELLING:
-            return self._heed(context, event, now_s)
+            return self._handle(context, event, now_s)
         context.pace.waiting.append(event)
         return self._send_due(context, context.pace, now_s)
 
@@ -256,10 +256,10 @@ class Session:
         actions: list[Action] = []
         # An event may end the context, on a server that drains.
         while context.utterance_id in self._by_utterance and (event := pace.take_due(now_s)) is not None:
-            actions += self._heed(context, event, now_s)
+            actions += self._handle(context, event, now_s)
         return actions
 
-    def _heed(self, context: Context, event: EngineEvent, now_s: float) -> list[Action]:
+    def _handle(self, context: Context, event: EngineEvent, now_s: float) -> list[Action]:
         match event:
             case engine.AudioReady() | engine.Alignment() | engine.Flushed():
                 if context.state is ContextState.CANCELLING:
@@ -267,7 +267,7 @@ class Session:
                 was_silent = context.first_audio_s is None
                 actions = context.progress(event, now_s)
                 if was_silent and context.first_audio_s is not None:
-                    self._witness.sounded(context)
+                    self._observer.sounded(context)
                 return [*actions, *self._send_away_if_silent(context)]
             case engine.AtRest(num_chars=num_chars):
                 if not context.rest(num_chars):
@@ -349,7 +349,7 @@ class Session:
 
     def _to_context(self, message: ContextMessage, now_s: float) -> list[Action]:
         if isinstance(message, wire.Playback):
-            self._witness.underruns(self._underruns.reported(message.context, message.underruns))
+            self._observer.underruns(self._underruns.reported(message.context, message.underruns))
         context = self._contexts.get(message.context)
         if context is None:
             # A player reports until it has played everything, so its last reports come after `done`.
@@ -383,7 +383,7 @@ class Session:
         self._paced.pop(context.context_id, None)
         self._quotas.give_back(context.owner, Holding.CONTEXT)
         self._give_place_back(context)
-        self._witness.ended(context, outcome)
+        self._observer.ended(context, outcome)
 
     def _give_place_back(self, context: Context) -> None:
         if context.holds_place:

@@ -24,7 +24,7 @@ OTHER_REFERENCES: Final = (
 def reference_of(
     ref_audio: str | Sequence[str] | None, ref_text: str | None, *, is_sound_alone: bool | None
 ) -> Reference | None:
-    """`is_sound_alone`: what the recording says is not heeded. Raises RequestViolation."""
+    """`is_sound_alone`: the recording's transcript is ignored. Raises RequestViolation."""
     recordings = [ref_audio] if isinstance(ref_audio, str) else list(ref_audio or ())
     if not any(recordings):
         if ref_text:
@@ -44,7 +44,7 @@ def check_no_other_reference(fields: Any) -> None:
     """`fields`: an object with `OTHER_REFERENCES`, None where they are not sent. Raises RequestViolation."""
     for name in OTHER_REFERENCES:
         if getattr(fields, name):
-            raise RequestViolation(f"{name} is not heeded here: a voice comes by ref_audio and ref_text", name)
+            raise RequestViolation(f"{name} is not supported here: a voice comes by ref_audio and ref_text", name)
 
 
 def _content(ref_audio: str) -> str:

@@ -17,16 +17,16 @@ LONE_SURROGATE = '{"type":"text","context":"mine","text":"\\ud83d"}'
 
 @contextlib.asynccontextmanager
 async def disturbed(script: Script | None = None, **settings: Any) -> AsyncIterator[WireClient]:
-    """The socket to misbehave on. A witness on another one speaks before, during and after."""
-    async with serving(script, **settings) as served, served.client() as witness, served.client() as client:
-        await witness.send(wire.Open(context="w"), wire.Text("w", "before "))
-        await witness.until(wire.Opened)
+    """The socket to misbehave on. A observer on another one speaks before, during and after."""
+    async with serving(script, **settings) as served, served.client() as observer, served.client() as client:
+        await observer.send(wire.Open(context="w"), wire.Text("w", "before "))
+        await observer.until(wire.Opened)
         yield client
-        await witness.send(wire.Text("w", "and after"), wire.End("w"))
-        done = await witness.until(wire.Done)
+        await observer.send(wire.Text("w", "and after"), wire.End("w"))
+        done = await observer.until(wire.Done)
         ms_per_character = script.ms_per_character if script else 60
         assert done.audio_ms == 14 * ms_per_character
-        assert not any(isinstance(message, wire.Error) for message in witness.heard["w"][0].messages)
+        assert not any(isinstance(message, wire.Error) for message in observer.heard["w"][0].messages)
 
 
 async def still_works(client: WireClient) -> None:

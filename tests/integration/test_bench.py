@@ -13,7 +13,7 @@ from tests.integration.wire_client import serving
 from tests.support.patience import PATIENCE_S
 from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench import table
-from voicegate.clients.bench.crew import BenchFailed
+from voicegate.clients.bench.client_run import BenchFailed
 from voicegate.clients.bench.dialects import DIALECTS, native, openai
 from voicegate.clients.bench.dialects.conversation import ConversationLost
 from voicegate.clients.bench.plan import Outcome, Reader, Record, Target, Turn

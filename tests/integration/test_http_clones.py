@@ -154,8 +154,8 @@ async def test_a_recording_of_thirty_seconds_fits(monkeypatch: pytest.MonkeyPatc
         ({"ref_audio": 5}, "ref_audio", "ref_audio"),
         ({"ref_audio": None}, "there is no ref_audio", "ref_text"),
         ({"ref_audio": ""}, "there is no ref_audio", "ref_text"),
-        ({"speaker_embedding": [0.1, 0.2]}, "speaker_embedding is not heeded", "speaker_embedding"),
-        ({"references": [{"audio_path": "a.wav"}]}, "references is not heeded", "references"),
+        ({"speaker_embedding": [0.1, 0.2]}, "speaker_embedding is not supported", "speaker_embedding"),
+        ({"references": [{"audio_path": "a.wav"}]}, "references is not supported", "references"),
     ],
 )
 async def test_what_brings_no_voice_is_refused_by_name(fields: dict[str, Any], part: str, field: str) -> None:

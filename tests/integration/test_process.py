@@ -217,7 +217,7 @@ async def test_a_log_that_nobody_reads_holds_nothing_up() -> None:
     assert len(lines) > 1000
 
 
-async def test_a_limit_on_open_files_is_heeded_and_told() -> None:
+async def test_a_limit_on_open_files_is_kept_and_told() -> None:
     num_sockets = 5
     num_files = num_sockets + SPARE_CONNECTIONS + OWN_FILES
 

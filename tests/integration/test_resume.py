@@ -13,7 +13,7 @@ from tests.support.polling import until
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.auth.key_file import add_key, remove_key
 from voicegate.gateway.auth.keyring import Key, digest_of
-from voicegate.gateway.server.conversations.sitting import Sitting
+from voicegate.gateway.server.conversations.binding import Binding
 from voicegate.gateway.session.quota import Holding
 from voicegate.gateway.session.stall import StallWatch
 from voicegate.protocol import codec
@@ -381,7 +381,7 @@ async def test_nothing_is_left_of_a_session_that_made_way_for_another() -> None:
 
 def num_sittings() -> int:
     gc.collect()
-    return sum(type(each) is Sitting for each in gc.get_objects())
+    return sum(type(each) is Binding for each in gc.get_objects())
 
 
 async def test_as_many_are_waited_for_as_may_have_sockets() -> None:

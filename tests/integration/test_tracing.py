@@ -30,7 +30,7 @@ async def traced(script: Script | None = None) -> AsyncIterator[tuple[str, InMem
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracing = Tracing(provider)
     config = GatewayConfig(port=0, waiting_s=0.0, resume_s=0)
-    gateway, stop = Gateway(config, FakeEngine(script), trace=tracing.witness), asyncio.Event()
+    gateway, stop = Gateway(config, FakeEngine(script), trace=tracing.observer), asyncio.Event()
     async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
         tasks.create_task(gateway.serve_until(stop))
         await gateway.settled.wait()

@@ -259,13 +259,13 @@ LONG = b'{"type": "synthesize", "data": {"text": "' + b"x" * MAX_BYTES
 )
 async def test_what_is_not_to_be_spoken(raw: bytes, part: str) -> None:
     """Another peer's speech goes on."""
-    async with serving() as served, connected(served) as witness, connected(served) as client:
-        await witness.send(SynthesizeStart(), SynthesizeChunk("Before it. "))
-        await witness.until(AudioStart)
+    async with serving() as served, connected(served) as observer, connected(served) as client:
+        await observer.send(SynthesizeStart(), SynthesizeChunk("Before it. "))
+        await observer.until(AudioStart)
         await client.send_raw(raw)
         assert part in (await client.failure()).text
-        await witness.send(SynthesizeChunk("And after."), SynthesizeStop())
-        assert sound(await witness.until(SynthesizeStopped))
+        await observer.send(SynthesizeChunk("And after."), SynthesizeStop())
+        assert sound(await observer.until(SynthesizeStopped))
 
 
 async def test_no_more_connections_than_sockets() -> None:

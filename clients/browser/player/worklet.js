@@ -1,12 +1,12 @@
 // What stands between the network and the loudspeaker: samples in as they come, samples out as they are due.
 //
 // Contexts are played one after the other, in the order in which they were opened. A context begins once `startMs` are
-// there. Where it runs dry it fades out, and goes on once enough is there for the worst wait seen lately, so that one
+// there. At an underrun it fades out, and goes on once enough is there for the worst wait seen lately, so that one
 // slow network makes one gap and not a stutter. Nothing is ever left out to catch up. Pure: its clock is the samples
 // that are asked for. It imports nothing: bundlers copy the file of an AudioWorklet as it is.
 
 const FADE_MS = 5; // lower clicks; higher is heard as a fade
-// Of the worst wait: what is to be there before it goes on. Lower runs dry again; higher makes the gap longer.
+// Of the worst wait: what is to be there before it goes on. Lower has an underrun again; higher makes the gap longer.
 const REFILL_FACTOR = 1.25;
 const REFILL_MAX_MS = 400;
 // In which the lesson of a wait fades. Lower forgets that the network is bad; higher makes later gaps longer.
@@ -20,7 +20,7 @@ export class Playout {
   #rateHz;
   #tell;
   #startSamples;
-  #refillSamples; // what is to be there after running dry
+  #refillSamples; // what is to be there after an underrun
   #untilReport;
 
   /** `tell` is given events, each with its `context`: `started`, `position`, `underrun`, `ended`; none once cleared. */
@@ -82,8 +82,8 @@ export class Playout {
   /** Returns how far it came. Where that is not the end of `output`, the track has ended or waits. */
   #renderTrack(track, output, start) {
     if (!track.isPlaying) {
-      if (track.hasRunDry) this.#learn(track.drySamples);
-      const needed = track.hasRunDry ? this.#refillSamples : this.#startSamples;
+      if (track.hadUnderrun) this.#learn(track.emptySamples);
+      const needed = track.hadUnderrun ? this.#refillSamples : this.#startSamples;
       if (!track.isReady(needed)) {
         track.wait(output.length - start);
         return start;
@@ -142,7 +142,7 @@ class Track {
   numPlayed = 0;
   numBuffered = 0;
   numUnderruns = 0;
-  drySamples = 0; // since it ran dry and before anything came
+  emptySamples = 0; // since it was empty and before anything came
   #waitedSamples = 0; // since something came
   #chunks = [];
   #head = 0; // played of the first chunk
@@ -161,7 +161,7 @@ class Track {
     return this.numPlayed + this.numBuffered > 0;
   }
 
-  get hasRunDry() {
+  get hadUnderrun() {
     return this.numUnderruns > 0;
   }
 
@@ -194,12 +194,12 @@ class Track {
 
   wait(numSamples) {
     if (this.numBuffered > 0) this.#waitedSamples += numSamples;
-    else this.drySamples += numSamples;
+    else this.emptySamples += numSamples;
   }
 
   play() {
     this.isPlaying = true;
-    this.#waitedSamples = this.drySamples = 0;
+    this.#waitedSamples = this.emptySamples = 0;
   }
 
   /** Returns how far it came. */

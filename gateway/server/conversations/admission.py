@@ -64,7 +64,7 @@ class Admission:
     def submit(self, request: UtteranceRequest, answer: Answer, *, is_return: bool = False) -> None:
         """`answer` is called with None once the engine has it, at once or later; or with why not.
 
-        `is_return`: the engine has it at rest. It needs a place, and no room for a newcomer: they do not hold it up.
+        `is_return`: the engine has it at rest. It needs a place alone: new requests that wait do not hold it up.
         """
         if self.trouble is not None:
             answer(Overloaded(f"{self.trouble}; try another server", retry_after_ms=_TROUBLE_RETRY_MS))
@@ -109,25 +109,25 @@ class Admission:
 
     def _waits_for_nobody(self, voice: str) -> bool:
         """Whether all who came before wait for room that is of no use to this one."""
-        newcomers = [waiting.request.voice for waiting in self._waiting.values() if not waiting.is_return]
-        return not newcomers if voice in self._short_voices else self._short_voices.issuperset(newcomers)
+        new_requests = [waiting.request.voice for waiting in self._waiting.values() if not waiting.is_return]
+        return not new_requests if voice in self._short_voices else self._short_voices.issuperset(new_requests)
 
     def _ask(self) -> None:
         """For those who wait, in turn, until there is no room; then send away those whose time is over.
 
-        Where there is some, but not for a voice or for newcomers, the others are asked for.
+        Where there is some, but not for a voice or for new requests, the others are asked for.
         """
         self._short_voices.clear()
-        takes_newcomers = True
+        takes_new = True
         for utterance_id in self._line:
             waiting = self._waiting.get(utterance_id)  # an answer may end others' waiting
             if waiting is None:
                 continue
-            if not waiting.is_return and not (takes_newcomers and waiting.request.voice not in self._short_voices):
+            if not waiting.is_return and not (takes_new and waiting.request.voice not in self._short_voices):
                 continue
             error = self._try(waiting)
             if isinstance(error, Overloaded):
-                takes_newcomers &= waiting.is_return or isinstance(error, VoiceOverloaded)
+                takes_new &= waiting.is_return or isinstance(error, VoiceOverloaded)
                 continue
             self.withdraw(utterance_id)
             waiting.answer(error)

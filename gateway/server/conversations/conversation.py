@@ -28,9 +28,9 @@ from voicegate.gateway.session.actions import (
     Submit,
     Withdraw,
 )
+from voicegate.gateway.session.observer import Both
 from voicegate.gateway.session.quota import Owner
 from voicegate.gateway.session.session import Session
-from voicegate.gateway.session.witness import Both
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.dialects.dialect import Reply
@@ -82,9 +82,9 @@ class Conversation:
         self._pronunciations = services.pronunciations
         self._meters = services.meters
         self.session_id = session_id
-        witness = services.meters.witness(caller.tag)
+        observer = services.meters.observer(caller.tag)
         if services.trace is not None:
-            witness = Both(witness, services.trace(caller.trace_parent))
+            observer = Both(observer, services.trace(caller.trace_parent))
         self._session = Session(
             session_id=session_id,
             info=info,
@@ -92,7 +92,7 @@ class Conversation:
             quotas=services.quotas,
             owner=owner,
             token=token,
-            witness=witness,
+            observer=observer,
         )
         self._loop = asyncio.get_running_loop()
         self._deadline, self._sending, self._holding_up = Alarm(), Alarm(), Alarm()

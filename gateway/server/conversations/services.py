@@ -8,12 +8,12 @@ from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.conversations.admission import Admission
 from voicegate.gateway.server.conversations.dispatch import Dispatcher
 from voicegate.gateway.server.metrics.meters import Meters
+from voicegate.gateway.session.observer import Observer
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Quotas
-from voicegate.gateway.session.witness import Witness
 
-# A witness for a conversation whose client names this trace parent.
-Trace = Callable[[str | None], Witness]
+# An observer for a conversation whose client names this trace parent.
+Trace = Callable[[str | None], Observer]
 
 
 @dataclass(frozen=True, slots=True)

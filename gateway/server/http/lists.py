@@ -18,7 +18,7 @@ from voicegate.protocol.dialects.deepgram_speak import DeepgramSpeak
 from voicegate.protocol.dialects.elevenlabs_speech import ElevenLabsSpeech
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
-# As ElevenLabs' own pages show them. Only the speed of a request is heeded.
+# As ElevenLabs' own pages show them. Only the speed of a request is used.
 _SETTINGS: Final = {
     "stability": 0.5,
     "similarity_boost": 0.75,

@@ -119,7 +119,7 @@ _OPENAI_BODY: Final = _object(
     speaker=_about("another name of `voice`"),
     ref_audio=_about("a recording in base64, or a data URL with it, whose voice speaks", {"type": ["string", "array"]}),
     ref_text=_about("what the recording says; without it the voice resembles it less"),
-    x_vector_only_mode=_about("true: ref_text is not heeded", {"type": "boolean"}, default=False),
+    x_vector_only_mode=_about("true: ref_text is ignored", {"type": "boolean"}, default=False),
 )
 _ELEVENLABS_BODY: Final = _object(
     ("text",),

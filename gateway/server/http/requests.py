@@ -190,7 +190,7 @@ def engine_info(stage: Stage) -> EngineInfo:
 
 
 def retry_header(problem: Problem) -> dict[str, str]:
-    """Also of a key's own excess, which a native client resolves by itself: others' SDKs heed nothing else."""
+    """Also of a key's own excess, which a native client resolves by itself: others' SDKs read nothing else."""
     if problem.retry_after_ms is not None:
         return {"Retry_After": str(ceil(problem.retry_after_ms / 1000))}
     return {"Retry_After": str(RETRY_AFTER_S)} if problem.code is ErrorCode.TOO_MANY_CONTEXTS else {}

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from voicegate.engine.interface import Timing
 from voicegate.gateway.session.context import Context
+from voicegate.gateway.session.observer import OUTCOMES, Both, Observer, Unobserved
 from voicegate.gateway.session.retention import Return
-from voicegate.gateway.session.witness import OUTCOMES, Both, Nobody, Witness
 from voicegate.protocol.errors import ErrorCode
 
 # Clients without a listed tag.
@@ -22,7 +22,7 @@ OTHER: Final = "other"
 
 
 @dataclass(frozen=True, slots=True)
-class _Tagged(Nobody):
+class _Tagged(Unobserved):
     contexts: Counter
     characters: Counter
     audio: Counter
@@ -45,11 +45,11 @@ class Tags:
             tag: _Tagged(contexts.labels(tag), characters.labels(tag), audio.labels(tag)) for tag in (*tags, OTHER)
         }
 
-    def witness(self, tag: str | None) -> Witness:
+    def observer(self, tag: str | None) -> Observer:
         return self._by_tag.get(tag or OTHER, self._by_tag[OTHER])
 
 
-# Dense where listeners begin to notice: 20 ms is a lone stream's on a GPU, 300 ms what the bench takes for good.
+# Dense where listeners begin to notice: 20 ms is a single stream's on a GPU, 300 ms what the bench takes for good.
 # Fewer make a percentile coarser; each is a series more.
 _FIRST_AUDIO_S: Final = (
     *(0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1),
@@ -62,7 +62,7 @@ _LAG_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 
 
 
 class Meters:
-    """A Witness; the rest is told by the server. From the event loop."""
+    """An Observer; the rest is told by the server. From the event loop."""
 
     def __init__(self, registry: CollectorRegistry, tags: Iterable[str] = ()) -> None:
         """`tags`: of clients that are told apart."""
@@ -106,9 +106,9 @@ class Meters:
         for code in ErrorCode:
             self._errors.labels(code.value)
 
-    def witness(self, tag: str | None) -> Witness:
-        """A witness of a client's contexts."""
-        return Both(self, self._tags.witness(tag))
+    def observer(self, tag: str | None) -> Observer:
+        """An observer of a client's contexts."""
+        return Both(self, self._tags.observer(tag))
 
     # --- contexts ---------------------------------------------------------------------------------------------
 

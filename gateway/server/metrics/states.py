@@ -38,7 +38,7 @@ _ENGINE_GAUGES: Final = (
 # For each engine process, or each token2wav of a disaggregated engine. Name without its prefix, help, the engine's own
 # name.
 _REPLICA_GAUGES: Final = (
-    ("replica_ready", "1: this engine process, or token2wav, takes newcomers", "replica_ready"),
+    ("replica_ready", "1: this engine process, or token2wav, takes new requests", "replica_ready"),
     ("replica_utterances", "Contexts that it speaks", "replica_utterances"),
     ("replica_room", "So many more it would take at once", "replica_room"),
     ("replica_waiting_clauses", "Clauses that wait for room in its models", "waiting_clauses"),

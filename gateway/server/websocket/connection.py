@@ -1,6 +1,6 @@
 """The I/O shell of one WebSocket: what is read becomes messages of a Conversation, whose output is written.
 
-Its Translator knows what the peer speaks; here nobody does. A client that comes back has its old Sitting moved here.
+Its Translator knows what the peer speaks; here nobody does. A client that comes back has its old binding moved here.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from typing import Any, Final, assert_never
 
 from websockets.exceptions import ConnectionClosed
 
+from voicegate.gateway.server.conversations.binding import Binding
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.conversations.resumption import Resumption
-from voicegate.gateway.server.conversations.sitting import Sitting
 from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket, Trouble
 from voicegate.gateway.session.actions import Close
 from voicegate.gateway.session.continuity import CannotResume
@@ -41,19 +41,19 @@ class _DirectTaker:
 
 
 class Connection:
-    def __init__(self, websocket: BoundedSocket, sitting: Sitting, resumption: Resumption) -> None:
+    def __init__(self, websocket: BoundedSocket, binding: Binding, resumption: Resumption) -> None:
         self._websocket = websocket
         self._resumption = resumption
-        self._sitting = sitting
+        self._binding = binding
         self._is_dismissed = False
         self._num_written = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_reader_idle = False
-        sitting.carrier = self
+        binding.carrier = self
 
     @property
     def conversation(self) -> Conversation:
-        return self._sitting.conversation
+        return self._binding.conversation
 
     async def run(self) -> None:
         """Returns when the socket is closed and its utterances are cancelled, or wait for its client to come back."""
@@ -63,7 +63,7 @@ class Connection:
         self._websocket.on_held_up = lambda is_held_up: self.conversation.hold_up(is_held_up)
         self._websocket.on_text = self._take_at_once
         try:
-            self._write_at_once_for(self._sitting)
+            self._write_at_once_for(self._binding)
             self.conversation.greet()
             await self._read_and_write()
             if self._is_dismissed:
@@ -84,12 +84,12 @@ class Connection:
         """Returns when one of the two does, which is when the socket is closed, or when it is to be."""
         async with asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._read_all())
-            writer = tasks.create_task(self._write_all(self._sitting))
+            writer = tasks.create_task(self._write_all(self._binding))
             self._tasks = [reader, writer]
-            sitting = None
-            while sitting is not self._sitting:  # it ends for this socket where another comes in its place
-                sitting = self._sitting
-                ends: set[asyncio.Future[Any]] = {reader, writer, sitting.conversation.verdict}
+            binding = None
+            while binding is not self._binding:  # it ends for this socket where another comes in its place
+                binding = self._binding
+                ends: set[asyncio.Future[Any]] = {reader, writer, binding.conversation.verdict}
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             reader.cancel()
             writer.cancel()
@@ -99,9 +99,9 @@ class Connection:
             return
         self._let_go()
         if self._websocket.was_dropped:
-            self._resumption.part(self._sitting)
+            self._resumption.part(self._binding)
         else:
-            self._resumption.end(self._sitting)
+            self._resumption.end(self._binding)
 
     def _let_go(self) -> None:
         self._websocket.on_held_up = lambda _: None
@@ -123,7 +123,7 @@ class Connection:
 
     def _meet_trouble(self, trouble: Trouble) -> None:
         match trouble:
-            case Trouble.STALLED if self._is_dismissed or self._resumption.may_wait_for(self._sitting):
+            case Trouble.STALLED if self._is_dismissed or self._resumption.may_wait_for(self._binding):
                 self.conversation.log.warning("socket cut: it took nothing for too long")
                 self.abort()
             case Trouble.STALLED:
@@ -162,7 +162,7 @@ class Connection:
 
     def _take(self, raw: str | bytes) -> None:
         try:
-            effects = self._sitting.translator.hear(raw)
+            effects = self._binding.translator.hear(raw)
         except ProtocolViolation as violation:
             self.conversation.violation(violation)
         else:
@@ -184,7 +184,7 @@ class Connection:
 
     def _resume(self, message: wire.Resume) -> None:
         """Sends what was said on this socket so far, then the answer, then what the other session has to say."""
-        own = self._sitting
+        own = self._binding
         if own.continuity is None:
             reason = "this server does not resume sessions; open the contexts again"
             own.conversation.violation(ProtocolViolation(ErrorCode.UNSUPPORTED, reason))
@@ -193,7 +193,7 @@ class Connection:
             own.conversation.violation(ProtocolViolation(ErrorCode.ILLEGAL_IN_STATE, reason))
         else:
             try:
-                self._sitting, resumed = self._resumption.resume(message, own.conversation.owner, self)
+                self._binding, resumed = self._resumption.resume(message, own.conversation.owner, self)
             except CannotResume as error:
                 own.conversation.violation(ProtocolViolation(ErrorCode.CANNOT_RESUME, str(error)))
                 return
@@ -203,38 +203,38 @@ class Connection:
 
     # --- writing ------------------------------------------------------------------------------------------
 
-    async def _write_all(self, sitting: Sitting) -> None:
-        """`sitting`: the socket's own, though another may have been asked for before this runs: it has the answer."""
+    async def _write_all(self, binding: Binding) -> None:
+        """`binding`: the socket's own, though another may have been asked for before this runs: it has the answer."""
         while True:
-            if sitting is not self._sitting and not sitting.conversation.has_answers:
-                sitting = self._sitting
-                if not await self._write_owed(sitting):
+            if binding is not self._binding and not binding.conversation.has_answers:
+                binding = self._binding
+                if not await self._write_owed(binding):
                     return
-                self._write_at_once_for(sitting)
-            item = await sitting.conversation.next_output()
+                self._write_at_once_for(binding)
+            item = await binding.conversation.next_output()
             if isinstance(item, Close):
                 await self._websocket.close(item.code, item.reason)
                 return
-            if not await self._write(sitting, item):
+            if not await self._write(binding, item):
                 return
 
-    def _write_at_once_for(self, sitting: Sitting) -> None:
+    def _write_at_once_for(self, binding: Binding) -> None:
         """From here on, what its engine makes while nothing else waits."""
-        frame_of = sitting.translator.frame_of
+        frame_of = binding.translator.frame_of
         if frame_of is not None:
-            sitting.conversation.taker = _DirectTaker(self._websocket, frame_of)
+            binding.conversation.taker = _DirectTaker(self._websocket, frame_of)
 
-    async def _write_owed(self, sitting: Sitting) -> bool:
+    async def _write_owed(self, binding: Binding) -> bool:
         """Sends again what an earlier socket of this session was sent; False when this one is closed."""
-        assert sitting.continuity is not None, "only those with one are resumed"
-        while (frame := sitting.continuity.take_owed()) is not None:
+        assert binding.continuity is not None, "only those with one are resumed"
+        while (frame := binding.continuity.take_owed()) is not None:
             if not await self._send(frame):
                 return False
         return True
 
-    async def _write(self, sitting: Sitting, item: ServerMessage | AudioMessage | Reply) -> bool:
+    async def _write(self, binding: Binding, item: ServerMessage | AudioMessage | Reply) -> bool:
         """Returns when the socket has taken what becomes of it; False when it is closed."""
-        effects: Sequence[Effect] = [item] if isinstance(item, Reply) else await sitting.translator.word(item)
+        effects: Sequence[Effect] = [item] if isinstance(item, Reply) else await binding.translator.word(item)
         # First, as the translator takes them for done: while replies are sent, it may hear more of the client, which
         # builds on them. What they are answered by waits its turn behind these replies.
         for effect in effects:

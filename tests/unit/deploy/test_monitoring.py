@@ -17,8 +17,8 @@ from tests.unit.test_documents import operations
 from voicegate.engine.interface import EngineStats
 from voicegate.gateway.server.metrics.exporter import Exporter
 from voicegate.gateway.server.status import Status
+from voicegate.gateway.session.observer import OUTCOMES
 from voicegate.gateway.session.retention import Return
-from voicegate.gateway.session.witness import OUTCOMES
 from voicegate.protocol.errors import ErrorCode
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

@@ -34,7 +34,7 @@ async def serve(peer: Peer) -> ServedPeer:
     meters = Meters(CollectorRegistry())
     services = Services(engine, dispatcher, Admission(engine, WaitingLimits()), SessionLimits(), quotas, meters)
     resumption = Resumption(ResumeLimits(), quotas)
-    sitting = resumption.begin(
+    binding = resumption.begin(
         lambda token: Conversation(services, session_id="s", info=engine.info, owner=NOBODY, token=token)
     )
-    return ServedPeer(engine, dispatcher, Connection(peer.socket, sitting, resumption))
+    return ServedPeer(engine, dispatcher, Connection(peer.socket, binding, resumption))

@@ -47,7 +47,7 @@ class Socket:
     dialect: Dialect
     session: Session = field(default_factory=lambda: Session(session_id="s", info=INFO, limits=LIMITS))
     answers: deque[Any] = field(default_factory=deque)  # not written yet
-    events: deque[engine.EngineEvent] = field(default_factory=deque)  # not heeded yet
+    events: deque[engine.EngineEvent] = field(default_factory=deque)  # not handled yet
     waiting: deque[engine.UtteranceId] = field(default_factory=deque)  # for room
     handles: dict[int, str] = field(default_factory=dict)
     opened: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Socket:
                 self.session.refused(utterance_id, error) if is_refused else self.session.submitted(utterance_id, NOW_S)
             )
 
-    def heed(self) -> None:
+    def handle(self) -> None:
         if self.events:
             self._act(self.session.engine_event(self.events.popleft(), NOW_S))
 
@@ -100,7 +100,7 @@ class Socket:
     def finish(self) -> None:
         while self.sending or self.answers or self.events or self.waiting:
             self.admit(is_refused=False)
-            self.heed()
+            self.handle()
             self.write()
 
     def _write_steps(self, effects: Any) -> None:
@@ -160,8 +160,8 @@ class Socket:
             match effect:
                 case "write":
                     self.write()
-                case "heed":
-                    self.heed()
+                case "handle":
+                    self.handle()
                 case "admit":
                     self.admit(is_refused=False)
                 case "refuse":
@@ -171,7 +171,7 @@ class Socket:
 
 
 def steps_of(message: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list[Any]]:
-    between = st.sampled_from(["write", "write", "heed", "heed", "admit", "refuse"])
+    between = st.sampled_from(["write", "write", "handle", "handle", "admit", "refuse"])
     return st.lists(st.one_of(message, between), max_size=40)
 
 
@@ -247,7 +247,7 @@ def test_deepgram_flushes_have_an_answer(effects: list[Any]) -> None:
 
 
 # The next utterance begins with the end of the first, of which the client has not heard yet.
-@example([OMNI_TEXT, OMNI_DONE, OMNI_TEXT, "admit", *["heed"] * 3, *["write"] * 6, OMNI_TEXT])
+@example([OMNI_TEXT, OMNI_DONE, OMNI_TEXT, "admit", *["handle"] * 3, *["write"] * 6, OMNI_TEXT])
 @given(steps_of(OMNI))
 @settings(max_examples=150)
 def test_vllm_omni_utterances_have_one_end(effects: list[Any]) -> None:

@@ -14,11 +14,11 @@ from tests.support.patience import PATIENCE_S
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import AudioReady, Cancelled, Done, UtteranceId
 from voicegate.gateway.server.conversations.admission import Admission
+from voicegate.gateway.server.conversations.binding import Binding
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.conversations.dispatch import Dispatcher
 from voicegate.gateway.server.conversations.resumption import Resumption
 from voicegate.gateway.server.conversations.services import Services
-from voicegate.gateway.server.conversations.sitting import Sitting
 from voicegate.gateway.server.conversations.translation import DialectTranslator
 from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.websocket.bounded_socket import Trouble
@@ -109,10 +109,10 @@ async def new_connection(websocket: Any, engine: FakeEngine, dialect: Dialect | 
         return Conversation(services, session_id="s", info=engine.info, owner=NOBODY, token=token)
 
     if dialect is None:
-        sitting = resumption.begin(converse)
+        binding = resumption.begin(converse)
     else:
-        sitting = Sitting(converse(), DialectTranslator(dialect, lambda tag: tag))
-    return Connection(websocket, sitting, resumption)
+        binding = Binding(converse(), DialectTranslator(dialect, lambda tag: tag))
+    return Connection(websocket, binding, resumption)
 
 
 async def test_a_peer_that_reads_nothing_is_dropped() -> None:

@@ -16,7 +16,7 @@ class Carrier(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Sitting:
+class Binding:
     """`continuity`: None for one that ends with its socket."""
 
     conversation: Conversation

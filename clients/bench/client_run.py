@@ -30,7 +30,7 @@ class BenchFailed(Exception):
 
 
 @dataclass(slots=True)
-class Crew:
+class ClientRun:
     """Records of the clients of one scenario, and their own state."""
 
     start_s: float
@@ -69,7 +69,7 @@ async def carry_out(
     num_streams: int,
     *,
     on_begin: Callable[[float], None],
-) -> Crew:
+) -> ClientRun:
     """`num_streams`: meant to be live at once. `on_begin` is told the start. Raises BenchFailed."""
     num_workers = math.ceil(num_streams / _STREAMS_PER_WORKER)
     workers: list[_Worker] = []
@@ -77,11 +77,11 @@ async def carry_out(
         for plan in _plans(schedule, target, num_streams, num_workers):
             workers.append(await _start(plan))  # noqa: PERF401 - those that run are to be ended whatever happens
         await asyncio.gather(*(_ready(worker) for worker in workers))
-        crew = Crew(time.monotonic() + 0.2)
-        crew.num_awaited = sum(visit.due_s <= schedule.window_s[1] for visit in schedule.visits)
-        on_begin(crew.start_s)
+        client_run = ClientRun(time.monotonic() + 0.2)
+        client_run.num_awaited = sum(visit.due_s <= schedule.window_s[1] for visit in schedule.visits)
+        on_begin(client_run.start_s)
         async with asyncio.timeout(schedule.stop_s + _GRACE_S):
-            await asyncio.gather(*(_follow(number, workers, crew, schedule) for number in range(num_workers)))
+            await asyncio.gather(*(_follow(number, workers, client_run, schedule) for number in range(num_workers)))
     except TimeoutError as error:
         raise BenchFailed("the client processes did not end in time") from error
     finally:
@@ -89,7 +89,7 @@ async def carry_out(
             if worker.process.returncode is None:
                 worker.process.kill()
             await worker.process.wait()
-    return crew
+    return client_run
 
 
 def _plans(schedule: Schedule, target: Target, num_streams: int, num_workers: int) -> Sequence[Plan]:
@@ -119,22 +119,22 @@ async def _ready(worker: _Worker) -> None:
     assert isinstance(report, Ready), "a worker begins with `ready`"
 
 
-async def _follow(number: int, workers: Sequence[_Worker], crew: Crew, schedule: Schedule) -> None:
+async def _follow(number: int, workers: Sequence[_Worker], client_run: ClientRun, schedule: Schedule) -> None:
     """The load goes on until everybody who began in time has been heard; then all are stopped."""
     worker = workers[number]
-    await worker.say(Began(crew.start_s))
+    await worker.say(Began(client_run.start_s))
     while True:
         match await worker.hear():
             case Told(record):
                 # A worker counts its own visits; those of the schedule were dealt out in turn.
-                crew.records.append(msgspec.structs.replace(record, visit=record.visit * len(workers) + number))
+                client_run.records.append(msgspec.structs.replace(record, visit=record.visit * len(workers) + number))
                 visit = worker.plan.visits[record.visit]
                 if visit.due_s <= schedule.window_s[1] and record.turn + 1 == len(visit.turns):
-                    crew.num_awaited -= 1
-                    if crew.num_awaited == 0:
+                    client_run.num_awaited -= 1
+                    if client_run.num_awaited == 0:
                         await asyncio.gather(*(each.say(Stop()) for each in workers))
             case Finished() as finished:
-                crew.finished.append(finished)
+                client_run.finished.append(finished)
                 return
             case _:
                 pass

@@ -16,7 +16,7 @@ DISCONNECTED: Final = "disconnected"
 OUTCOMES: Final = (DONE, CANCELLED, DISCONNECTED, *(code.value for code in ErrorCode))
 
 
-class Witness(Protocol):
+class Observer(Protocol):
     """Reads the context, keeps nothing of it, and returns at once."""
 
     def began(self, context: Context) -> None:
@@ -33,7 +33,7 @@ class Witness(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Nobody:
+class Unobserved:
     def began(self, context: Context) -> None:
         pass
 
@@ -49,8 +49,8 @@ class Nobody:
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    first: Witness
-    second: Witness
+    first: Observer
+    second: Observer
 
     def began(self, context: Context) -> None:
         self.first.began(context)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from voicegate.engine.interface import EngineInfo
+from voicegate.gateway.server.conversations.binding import Binding
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.conversations.resumption import Resumption
-from voicegate.gateway.server.conversations.sitting import Sitting
 from voicegate.gateway.server.conversations.translation import translator_of
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.websocket.bounded_socket import BoundedSocket
@@ -15,22 +15,22 @@ from voicegate.gateway.server.websocket.connection import Connection
 from voicegate.protocol.dialects.catalogue import find_dialect, idle_s_of
 
 
-class Seating:
+class SocketHandler:
     def __init__(
         self,
         stage: Stage,
         resumption: Resumption,
         info: Callable[[], EngineInfo | None],
         *,
-        on_seated: Callable[[Conversation], None],
+        on_greeted: Callable[[Conversation], None],
     ) -> None:
-        """`info`: None until the engine is ready. `on_seated` tells it what others were told meanwhile."""
+        """`info`: None until the engine is ready. `on_greeted` tells it what others were told meanwhile."""
         self._services = stage.services
         self._guests = stage.guests
         self._voice_names = stage.voice_names
         self._resumption = resumption
         self._info = info
-        self._on_seated = on_seated
+        self._on_greeted = on_greeted
 
     async def serve(self, websocket: BoundedSocket) -> None:
         info = self._info()
@@ -54,14 +54,14 @@ class Seating:
             )
 
         if make_dialect is None:
-            sitting = self._resumption.begin(converse)
+            binding = self._resumption.begin(converse)
         else:
             conversation = converse()
             translator = translator_of(make_dialect, conversation, self._voice_names, self._info)
-            sitting = Sitting(conversation, translator)
-        connection = Connection(websocket, sitting, self._resumption)
+            binding = Binding(conversation, translator)
+        connection = Connection(websocket, binding, self._resumption)
         self._services.meters.note_socket()
         with self._guests.present(connection):
-            # Behind its greeting.
-            asyncio.get_running_loop().call_soon(self._on_seated, connection.conversation)
+            # After its greeting.
+            asyncio.get_running_loop().call_soon(self._on_greeted, connection.conversation)
             await connection.run()
