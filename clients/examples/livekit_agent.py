@@ -1,6 +1,6 @@
 """A LiveKit agent whose LLM is any OpenAI-compatible server and whose voice is this gateway. Write to it in its room.
 
-pip install 'livekit-agents[elevenlabs,openai]'
+pip install 'livekit-agents[openai]' ./clients/livekit
 export LIVEKIT_URL=... LIVEKIT_API_KEY=... LIVEKIT_API_SECRET=...
 export OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 GATEWAY=127.0.0.1:8080
 python -m voicegate.clients.examples.livekit_agent start
@@ -13,7 +13,7 @@ import os
 from typing import Any
 
 from livekit.agents import Agent, AgentServer, AgentSession, JobContext, cli
-from livekit.plugins import elevenlabs, openai
+from livekit.plugins import openai, voicegate
 
 from voicegate.clients.examples.chat import Llm, llm_of_environment
 
@@ -23,11 +23,12 @@ GREETING = "Hello. What would you like to know?"
 server = AgentServer()
 
 
-def new_session(llm: Llm, *, gateway: str, voice: str = "default", api_key: str = "none") -> AgentSession:
+def new_session(llm: Llm, *, gateway: str, voice: str | None = None) -> AgentSession:
     """`gateway`: its host and port. One that is spoken to needs `stt` too."""
     return AgentSession(
         llm=openai.LLM(model=llm.model, base_url=llm.base_url, api_key=llm.api_key or "none"),
-        tts=elevenlabs.TTS(base_url=f"http://{gateway}/v1", api_key=api_key, voice_id=voice, encoding="pcm_24000"),
+        tts=voicegate.TTS(url=f"ws://{gateway}", voice=voice),
+        use_tts_aligned_transcript=True,  # after an interruption the LLM knows what was heard
     )
 
 
@@ -39,11 +40,7 @@ async def begin(session: AgentSession, **where: Any) -> None:
 
 @server.rtc_session()
 async def answer(context: JobContext) -> None:
-    session = new_session(
-        llm_of_environment(),
-        gateway=os.environ.get("GATEWAY", "127.0.0.1:8080"),
-        api_key=os.environ.get("VOICEGATE_API_KEY", "none"),
-    )
+    session = new_session(llm_of_environment(), gateway=os.environ.get("GATEWAY", "127.0.0.1:8080"))
     await begin(session, room=context.room)
 
 

@@ -1,13 +1,12 @@
 """A pipecat bot whose LLM is any OpenAI-compatible server and whose voice is this gateway: type to it, hear it.
 
-pip install 'pipecat-ai[openai,elevenlabs,local]'
+pip install 'pipecat-ai[openai,local]' ./clients/pipecat
 export OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2
 python -m voicegate.clients.examples.pipecat_bot
 """
 
 import argparse
 import asyncio
-import os
 import sys
 
 from pipecat.frames.frames import EndFrame, Frame, InterruptionFrame, LLMMessagesAppendFrame
@@ -16,9 +15,9 @@ from pipecat.pipeline.worker import PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
 from pipecat.processors.frame_processor import FrameProcessor
-from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
 from pipecat.services.openai.llm import OpenAILLMService
 from pipecat.workers.runner import WorkerRunner
+from pipecat_voicegate import VoicegateTTSService
 
 from voicegate.clients.examples.chat import Llm, llm_of_environment
 from voicegate.clients.python.threaded import iterate_in_thread
@@ -29,7 +28,7 @@ INSTRUCTIONS = "Answer in a few short sentences, as one speaks."
 class Bot:
     """`output`: where its speech goes, such as a transport's output. The context remembers what was heard."""
 
-    def __init__(self, output: FrameProcessor, llm: Llm, *, gateway: str, voice: str, api_key: str = "none") -> None:
+    def __init__(self, output: FrameProcessor, llm: Llm, *, gateway: str, voice: str | None = None) -> None:
         """`gateway`: its host and port."""
         self.context = LLMContext()
         aggregators = LLMContextAggregatorPair(self.context)
@@ -38,11 +37,7 @@ class Bot:
             base_url=llm.base_url,
             settings=OpenAILLMService.Settings(model=llm.model, system_instruction=INSTRUCTIONS),
         )
-        speaking = ElevenLabsTTSService(
-            api_key=api_key,
-            url=f"ws://{gateway}",
-            settings=ElevenLabsTTSService.Settings(voice=voice),
-        )
+        speaking = VoicegateTTSService(url=f"ws://{gateway}", settings=VoicegateTTSService.Settings(voice=voice))
         pipeline = Pipeline([aggregators.user(), thinking, speaking, output, aggregators.assistant()])
         self.worker = PipelineWorker(pipeline, cancel_on_idle_timeout=False)
         self._is_silent = asyncio.Event()
@@ -65,13 +60,12 @@ class Bot:
         await self.worker.queue_frame(EndFrame())
 
 
-async def converse(gateway: str, voice: str) -> None:
+async def converse(gateway: str, voice: str | None) -> None:
     # Not above: it needs PortAudio, which a bot in a call does without.
     from pipecat.transports.local.audio import LocalAudioTransport, LocalAudioTransportParams  # noqa: PLC0415
 
     transport = LocalAudioTransport(LocalAudioTransportParams(audio_out_enabled=True))
-    api_key = os.environ.get("VOICEGATE_API_KEY", "none")
-    bot = Bot(transport.output(), llm_of_environment(), gateway=gateway, voice=voice, api_key=api_key)
+    bot = Bot(transport.output(), llm_of_environment(), gateway=gateway, voice=voice)
 
     async def read() -> None:
         async for line in iterate_in_thread(lambda: sys.stdin):
@@ -86,7 +80,7 @@ async def converse(gateway: str, voice: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gateway", default="127.0.0.1:8080", help="its host and port")
-    parser.add_argument("--voice", default="default", help="a name that it does not know gets its default voice")
+    parser.add_argument("--voice", help="one of its voices (default: its own choice)")
     options = parser.parse_args()
     asyncio.run(converse(options.gateway, options.voice))
 

@@ -55,7 +55,7 @@ class Ear(AudioOutput):
 
 async def converse(plan: dict[str, str]) -> list[str]:
     ear, heard = Ear(), []
-    session = new_session(Llm(plan["llm"], "stub"), gateway=plan["gateway"], voice="any")
+    session = new_session(Llm(plan["llm"], "stub"), gateway=plan["gateway"])
     session.output.audio = ear
     async with asyncio.timeout(_PATIENCE_S), http_context.open():
         await begin(session, record=False)

@@ -15,14 +15,20 @@ from livekit import rtc
 from livekit.agents import tts
 from livekit.agents.types import USERDATA_TIMED_TRANSCRIPT
 from livekit.agents.utils import http_context
-from livekit.plugins import cartesia, deepgram, elevenlabs, openai
+from livekit.plugins import cartesia, deepgram, elevenlabs, openai, voicegate
 
 from tests.integration.configurations import configurations
 
 _PATIENCE_S = 60.0
 
 
-PLUGINS = {"elevenlabs": elevenlabs, "cartesia": cartesia, "deepgram": deepgram, "openai": openai}
+PLUGINS = {
+    "elevenlabs": elevenlabs,
+    "cartesia": cartesia,
+    "deepgram": deepgram,
+    "openai": openai,
+    "voicegate": voicegate,
+}
 
 
 def voice_of(configuration: str) -> tts.TTS:
@@ -60,7 +66,7 @@ def heard_of(frames: list[rtc.AudioFrame]) -> Heard:
 async def main(gateway: str, texts: list[str]) -> dict[str, list[dict[str, Any]]]:
     heard = {}
     async with asyncio.timeout(_PATIENCE_S), http_context.open():
-        for configuration in configurations("livekit", gateway):
+        for configuration in (*configurations("livekit", gateway), f'tts = voicegate.TTS(url="ws://{gateway}")'):
             voice = voice_of(configuration)
             name = type(voice).__module__.split(".")[-2]
             heard[name] = [asdict(await said(voice, text)) for text in texts]

@@ -31,6 +31,7 @@ from pipecat.services.deepgram.tts import DeepgramTTSService
 from pipecat.services.elevenlabs.tts import ElevenLabsTTSService
 from pipecat.services.openai.tts import OpenAITTSService
 from pipecat.workers.runner import WorkerRunner
+from pipecat_voicegate import VoicegateTTSService
 
 _RATE_HZ = 24_000
 _PATIENCE_S = 60.0
@@ -89,7 +90,7 @@ class Ear(FrameProcessor):
         await self.push_frame(frame, direction)
 
 
-SERVICES = (CartesiaTTSService, DeepgramTTSService, ElevenLabsTTSService, OpenAITTSService)
+SERVICES = (CartesiaTTSService, DeepgramTTSService, ElevenLabsTTSService, OpenAITTSService, VoicegateTTSService)
 
 
 def service_of(configuration: str) -> FrameProcessor:

@@ -21,7 +21,7 @@ _PATIENCE_S = 60.0
 
 async def converse(plan: dict[str, str]) -> list[str]:
     ear = Ear()
-    bot = Bot(ear, Llm(plan["llm"], "stub"), gateway=plan["gateway"], voice="any")
+    bot = Bot(ear, Llm(plan["llm"], "stub"), gateway=plan["gateway"])
     has_started = asyncio.Event()
 
     @bot.worker.event_handler("on_pipeline_started")

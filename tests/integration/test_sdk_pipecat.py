@@ -15,14 +15,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.integration.configurations import configurations
+from tests.integration.plugins import installed_plugin
 from tests.integration.processes import python
 from tests.integration.wire_client import Served, native_turns, serving
 from voicegate.engine.fake.engine import Script
 
 PACKAGES = Path(sys.prefix) / "pipecat"
 BOT = Path(__file__).with_name("pipecat_bot.py")
-# In the order of docs/compatibility.md.
-SERVICES = ("elevenlabs", "cartesia", "deepgram", "openai")
+# In the order of docs/compatibility.md; and our own, by the native protocol.
+SERVICES = ("elevenlabs", "cartesia", "deepgram", "openai", "voicegate")
 PATIENCE_S = 90
 # In real time, so that there is something to interrupt.
 SCRIPT = Script(real_time_factor=1.0)
@@ -42,7 +43,8 @@ async def bots(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     if not PACKAGES.is_dir():
         pytest.fail(f"no pipecat in {PACKAGES}: `make unit` puts it there")
     # Unbuffered, Python drops the rest of a long line whose writing a signal interrupts.
-    environment = {**os.environ, "PYTHONPATH": str(PACKAGES), "LOGURU_LEVEL": "ERROR", "PYTHONUNBUFFERED": ""}
+    path = os.pathsep.join((str(PACKAGES), str(installed_plugin("pipecat"))))
+    environment = {**os.environ, "PYTHONPATH": path, "LOGURU_LEVEL": "ERROR", "PYTHONUNBUFFERED": ""}
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
     async with python(str(BOT), within_s=PATIENCE_S, env=environment, **pipes) as process:
         out, _ = await process.communicate(json.dumps(plans).encode())
@@ -97,5 +99,8 @@ async def test_sentences_without_blanks_between_them_are_words_in_time() -> None
 
 
 def plan_of(service: str, served: Served, turns: Sequence[dict[str, str]]) -> dict[str, Any]:
-    blocks = configurations("pipecat", urlsplit(served.url).netloc)
+    blocks = [
+        *configurations("pipecat", urlsplit(served.url).netloc),
+        f'tts = VoicegateTTSService(url="{served.url}")',
+    ]
     return {"configuration": blocks[SERVICES.index(service)], "turns": list(turns)}

@@ -12,6 +12,9 @@ import voicegate
 from tests.packaging.conftest import LIGHT, Distributions
 from tests.packaging.environments import ROOT
 
+# Packages of their own.
+APART = {("clients", name) for name in ("javascript", "pipecat", "livekit")}
+
 
 def names(wheel: Path) -> set[str]:
     with ZipFile(wheel) as archive:
@@ -44,9 +47,8 @@ def test_the_wheel_holds_one_package_with_all_it_reads(distributions: Distributi
     folders = {name.split("/")[1] for name in held if name.startswith("voicegate/") and name.count("/") > 1}
     assert folders == {"clients", "engine", "gateway", "protocol"}
     kinds = ("*.json", "*.toml", "*.yaml")
-    npm = ROOT / "clients" / "javascript"  # a package of its own
     found = [path for folder in folders for kind in kinds for path in (ROOT / folder).rglob(kind)]
-    data = [path for path in found if not path.is_relative_to(npm)]
+    data = [path for path in found if path.parts[len(ROOT.parts) : len(ROOT.parts) + 2] not in APART]
     data += [path for path in (ROOT / "clients" / "browser").rglob("*") if path.is_file()]
     assert len(data) > 20
     assert {f"voicegate/{path.relative_to(ROOT)}" for path in data} <= held
@@ -57,7 +59,8 @@ def test_the_wheel_holds_one_package_with_all_it_reads(distributions: Distributi
 
 def test_every_module_is_in_the_wheel(distributions: Distributions) -> None:
     folders = ("clients", "engine", "gateway", "protocol")
-    modules = {f"voicegate/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    here = [path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    modules = {f"voicegate/{path}" for path in here if path.parts[:2] not in APART}
     assert modules == {name for name in names(distributions.wheel) if re.match(r"voicegate/\w+/.*\.py$", name)}
 
 
@@ -93,7 +96,7 @@ def test_whatever_is_imported_is_declared(distributions: Distributions) -> None:
         for name in archive.namelist():
             if name.endswith(".py"):
                 imported |= roots_imported(archive.read(name).decode())
-    ours = {"voicegate", "voicegate_tiny_model"}
+    ours = {"voicegate", "voicegate_tiny_model", "pipecat_voicegate"}  # the last one: clients/pipecat
     imported -= {"_typeshed", "tensorrt_llm"}  # of type checkers, and of NVIDIA's image
     homes = {"pipecat": ["pipecat-ai"], "livekit": ["livekit-agents"], **packages_distributions()}  # in no environment
     extras = (None, "server", "play", "gpu", "tensorrt", "otel", "pipecat", "livekit")
