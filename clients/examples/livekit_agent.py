@@ -12,10 +12,13 @@ it has an `stt`); `console --text` takes what you type, and answers in writing a
 import os
 from typing import Any
 
-from livekit.agents import Agent, AgentServer, AgentSession, JobContext, cli
-from livekit.plugins import openai, voicegate
-
 from voicegate.clients.examples.chat import Llm, llm_of_environment
+
+try:
+    from livekit.agents import Agent, AgentServer, AgentSession, JobContext, cli
+    from livekit.plugins import openai, voicegate
+except ModuleNotFoundError as error:
+    raise SystemExit(f"{error.name} is not installed: pip install 'voicegate[livekit]' ./clients/livekit") from error
 
 INSTRUCTIONS = "Answer in a few short sentences, as one speaks."
 GREETING = "Hello. What would you like to know?"

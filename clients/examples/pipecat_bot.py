@@ -9,18 +9,21 @@ import argparse
 import asyncio
 import sys
 
-from pipecat.frames.frames import EndFrame, Frame, InterruptionFrame, LLMMessagesAppendFrame
-from pipecat.pipeline.pipeline import Pipeline
-from pipecat.pipeline.worker import PipelineWorker
-from pipecat.processors.aggregators.llm_context import LLMContext
-from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
-from pipecat.processors.frame_processor import FrameProcessor
-from pipecat.services.openai.llm import OpenAILLMService
-from pipecat.workers.runner import WorkerRunner
-from pipecat_voicegate import VoicegateTTSService
-
 from voicegate.clients.examples.chat import Llm, llm_of_environment
 from voicegate.clients.python.threaded import iterate_in_thread
+
+try:
+    from pipecat.frames.frames import EndFrame, Frame, InterruptionFrame, LLMMessagesAppendFrame
+    from pipecat.pipeline.pipeline import Pipeline
+    from pipecat.pipeline.worker import PipelineWorker
+    from pipecat.processors.aggregators.llm_context import LLMContext
+    from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
+    from pipecat.processors.frame_processor import FrameProcessor
+    from pipecat.services.openai.llm import OpenAILLMService
+    from pipecat.workers.runner import WorkerRunner
+    from pipecat_voicegate import VoicegateTTSService
+except ModuleNotFoundError as error:
+    raise SystemExit(f"{error.name} is not installed: pip install 'voicegate[pipecat]' ./clients/pipecat") from error
 
 INSTRUCTIONS = "Answer in a few short sentences, as one speaks."
 
