@@ -17,7 +17,7 @@ from voicegate.clients.bench.schedule import Schedule, Settings, schedule
 from voicegate.clients.bench.stats import summary
 from voicegate.clients.bench.usage import CpuSample, GpuMeter, cpu_report, sample_cpu
 
-# What a server still does once everybody has left is work for nobody. Other servers than ours do not tell of it.
+# Work that a server still has once all clients have left is in vain. Other servers than ours do not tell of it.
 # For what was cancelled to end. Lower takes a busy server's last cancels for forgotten ones.
 _PATIENCE_S: Final = 3.0
 _POLL_S: Final = 0.05
