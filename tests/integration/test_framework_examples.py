@@ -77,7 +77,7 @@ async def test_the_livekit_agent_converses_and_lets_itself_be_interrupted() -> N
 
 
 def letters_in(audio: bytes) -> float:
-    """That were heard in it: FakeEngine takes 60 ms for each."""
+    """Words heard in it: FakeEngine takes 60 ms for each."""
     return len(audio) / 2 / 24_000 / 0.06
 
 

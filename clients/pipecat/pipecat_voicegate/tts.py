@@ -77,7 +77,7 @@ class VoicegateTTSService(TTSService):
         self._contexts: dict[str, Context] = {}  # by pipecat's ids
 
     def can_generate_metrics(self) -> bool:
-        """Of the time to the first byte, and of characters."""
+        """Counts the time to the first byte, and characters."""
         return True
 
     def language_to_service_language(self, language: Language) -> str | None:
