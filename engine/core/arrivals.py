@@ -56,7 +56,8 @@ class Arrivals:
         self._on_lost = on_lost
         self._waiting: deque[_Arrival] = deque()  # the first may have begun
         self._num_steps_of_speech = 0  # Euler steps, since the last of a prompt's
-        self._num_steps_seen = 0
+        self._num_steps_seen = 0  # of speech
+        self.num_steps = 0  # of prompts
 
     def add(self, voice: Voice, answer: Answer) -> None:
         self._waiting.append(_Arrival(voice, answer))
@@ -88,29 +89,34 @@ class Arrivals:
         self._postpone(self._waiting[0])
         return True
 
-    # --- steps: each says whether it took one -----------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------------------
 
-    def step_if_due(self) -> bool:
+    def step_if_due(self) -> None:
         """Before speech: it has had its turns, or waits for the batch that a prompt is in."""
         if not self._waiting:
-            return False
+            return
         begun = self._waiting[0].begun
         is_in_the_way = begun is not None and begun[1].holds_batch and not self._stages.flow.num_free_batches
         is_new = self._waiting[0].answer is not None
         num_before = constants.STEPS_BEFORE_NEW_VOICE if is_new else constants.STEPS_BEFORE_AWAITED_VOICE
-        return (self._num_steps_of_speech >= num_before or is_in_the_way) and self._step()
+        if self._num_steps_of_speech >= num_before or is_in_the_way:
+            self._step()
 
-    def step_beside(self, decision: Decision) -> bool:
+    def step_beside(self, decision: Decision) -> None:
         """Behind what speech has launched: where that leaves the lane of flow and vocoder alone."""
         num_steps, self._num_steps_seen = self._token2wav.num_steps - self._num_steps_seen, self._token2wav.num_steps
         if not self._waiting:
-            return False
+            return
         is_flow_taken = decision.flow is not None or decision.holds_flow
         is_taken = is_flow_taken if self._stages.is_concurrent else not decision.is_idle
         self._num_steps_of_speech += num_steps
-        return not is_taken and self._step()
+        if not is_taken:
+            self._step()
 
-    def _step(self) -> bool:
+    def _step(self) -> None:
+        self.num_steps += self._takes_step()
+
+    def _takes_step(self) -> bool:
         """One Euler step, unless the lane is full, no batch is free, or a known one finds no room yet."""
         arrival = self._waiting[0]
         try:

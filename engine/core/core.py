@@ -1,15 +1,13 @@
 """The loop to read first: fetch what is done -> what is most urgent -> launch an LLM step, an Euler step -> and again.
 
 Single-threaded and without a clock of its own: `worker` drives it in a thread, tests by hand. It decides nothing
-(scheduler) and computes nothing (pipeline); it has utterances move along (speaking) and turns failures into their end
+(policy) and computes nothing (pipeline); it has utterances move along (speaking) and turns failures into their end
 events.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar, TypeVarTuple
 
 import structlog
 
@@ -17,14 +15,15 @@ from voicegate.engine.audio.encoding import Encoders, LocalEncoders
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core import constants
-from voicegate.engine.core.admission import Admission
 from voicegate.engine.core.arrivals import Answer, Arrivals
 from voicegate.engine.core.clause import Clause
+from voicegate.engine.core.guard import Guard
+from voicegate.engine.core.look import Look
 from voicegate.engine.core.pipeline import Pipeline
 from voicegate.engine.core.policy import AdvanceBatch, BeginBlocks, Decision, Limits, decide
-from voicegate.engine.core.reading import Reading
 from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.reception import Reception
+from voicegate.engine.core.room import Room
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.speaking import Speaking
 from voicegate.engine.core.stages import ReadyVoice, Stages, VoicePrompt
@@ -43,11 +42,6 @@ from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
-
-_TOO_LONG = "a sentence of this utterance needs more memory than the server has; shorter ones need less"
-
-_Args = TypeVarTuple("_Args")
-_Result = TypeVar("_Result")
 
 
 class EngineCore:
@@ -79,11 +73,12 @@ class EngineCore:
         self._readings = Readings(
             config, lookahead_tokens=stages.flow.lookahead_tokens, held_back_frames=stages.vocoder.held_back_frames
         )
-        self._roster = Roster(config, self._limits, self._pipeline, self._readings, self._attempt)
+        self._roster = Roster(self._limits)
+        self._guarding = Guard(self._roster, self._fail)
+        self._look = Look(config, self._pipeline, self._readings, self._roster, self._guarding)
         self._speaking = Speaking(self._pipeline, self._readings, clock, on_finished=self._forget)
-        self._reading = Reading(self._roster, clock, self._read_bite)
-        self._admission = Admission(
-            config, self._pipeline, self._roster, self._attempt, bring_back=self._arrivals.bring_back
+        self._room = Room(
+            config, self._pipeline, self._roster, self._look, self._speaking, self._arrivals, self._guarding
         )
 
     # --- commands: unknown or ended utterances are no-ops (interface.py) --------------------------------------
@@ -104,28 +99,41 @@ class EngineCore:
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> bool:
         """False: it is news to nobody before the next alarm."""
-        utterance, now_s = self._roster.named(utterance_id), self._clock()
-        if is_news := utterance is None or not self._roster.is_gathering(utterance):
-            self._change_text(utterance, Utterance.push, text, now_s)
-        else:
-            self._attempt(utterance, utterance.push, text, now_s)
-        return is_news
+        utterance = self._roster.named(utterance_id)
+        if utterance is not None and self._roster.needs(utterance).is_gathering:
+            with self._guarding(utterance):
+                utterance.push(text, self._clock())
+            return False
+        if utterance is not None:
+            with self._changing_text(utterance):
+                utterance.push(text, self._clock())
+        return True
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        self._change_text(self._roster.named(utterance_id), Utterance.flush, flush_id, self._clock())
+        if (utterance := self._roster.named(utterance_id)) is not None:
+            with self._changing_text(utterance):
+                utterance.flush(flush_id, self._clock())
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        self._change_text(self._roster.named(utterance_id), Utterance.end, self._clock())
+        if (utterance := self._roster.named(utterance_id)) is not None:
+            with self._changing_text(utterance):
+                utterance.end(self._clock())
 
     def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
-        self._change(self._roster.named(utterance_id), Utterance.note_listener, report, self._clock())
+        if (utterance := self._roster.named(utterance_id)) is not None:
+            with self._guarding.change_of(utterance):
+                utterance.note_listener(report, self._clock())
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
-        self._change(self._roster.named(utterance_id), self._cancel, played_ms)
+        if (utterance := self._roster.named(utterance_id)) is not None:
+            with self._guarding(utterance):
+                utterance.cancel(played_ms)
+                self._forget(utterance)
 
     def fail(self, utterance_id: UtteranceId, message: str) -> None:
         """`message` is for its client."""
-        self._change(self._roster.named(utterance_id), self._fail, message)
+        if (utterance := self._roster.named(utterance_id)) is not None:
+            self._guarding.fail(utterance, message)
 
     def prepare_voice(self, voice: Voice, answer: Answer) -> None:
         """`answer` has it, or is told why not, once its prompt is rendered, beside speech and in its pauses.
@@ -153,85 +161,83 @@ class EngineCore:
 
     def fail_all(self, message: str) -> None:
         for utterance in self._roster:
-            self._attempt(utterance, self._fail, utterance, message)
+            self._guarding.fail(utterance, message)
 
-    # --- the guard: one utterance's failure never touches another ---------------------------------------------
-
-    def _attempt(self, utterance: Utterance, work: Callable[[*_Args], _Result], *args: *_Args) -> _Result | None:
-        """All work for a single utterance is done here: what goes wrong in it ends that utterance and nothing else."""
-        try:
-            return work(*args)
-        except Exception:
-            log.exception("utterance_failed", utterance=utterance.utterance_id)
-        if utterance in self._roster:
-            self._attempt(utterance, self._fail, utterance, INTERNAL_FAILURE)
-        return None
-
-    def _attempt_together(
-        self, clauses: Iterable[Clause], work: Callable[[*_Args], _Result], *args: *_Args
-    ) -> _Result | None:
-        """The same for a step that several utterances share: nobody knows whose fault it was."""
-        try:
-            return work(*args)
-        except Exception:
-            log.exception("shared_step_failed")
-        for utterance in self._roster.of({clause.utterance_key for clause in clauses}):
-            self._attempt(utterance, self._fail, utterance, INTERNAL_FAILURE)
-        return None
-
-    def _change(self, utterance: Utterance | None, work: Callable[[Utterance, *_Args], None], *args: *_Args) -> None:
-        """Nothing is done for one that is not there (any more)."""
-        if utterance is not None:
-            utterance.listing.report()
-            self._attempt(utterance, work, utterance, *args)
-
-    def _change_text(
-        self, utterance: Utterance | None, work: Callable[[Utterance, *_Args], None], *args: *_Args
-    ) -> None:
-        self._change(utterance, work, *args)
-        if utterance is not None:
-            self._roster.note_text(utterance, self._clock())
+    @contextmanager
+    def _changing_text(self, utterance: Utterance) -> Iterator[None]:
+        """Some comes, or is read: it is read on before the next look, unless it may gather."""
+        with self._guarding.change_of(utterance):
+            yield
+            now_s = self._clock()
+            is_due = self._look.gathers_until_s(utterance, now_s) <= now_s
+            self._roster.note_text(utterance, wants_reading=is_due and utterance.feed.wants_reading)
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
     def step(self) -> Decision:
         """Fetch what is done and launch the most urgent work; says what that was, or when to come back."""
-        while (planned := self._plan()) is None:
-            self._make_room(self._clock())
-        decision, has_prompt_step = planned
+        num_prompt_steps = self._arrivals.num_steps
+        while (decision := self._next()).lacks_room:
+            self._room.make(self._clock())
         self._launch(decision)
-        has_prompt_step |= self._arrivals.step_beside(decision)
+        self._arrivals.step_beside(decision)
         self._fetch()
+        has_prompt_step = self._arrivals.num_steps > num_prompt_steps
         return replace(decision, has_prompt_step=True) if has_prompt_step else decision
 
-    def _plan(self) -> tuple[Decision, bool] | None:
-        """What to launch, and whether a voice's step was launched already. None: as `_decide`."""
-        self._reading.read(self._clock(), is_lacking=False)  # beside what the step before has launched
+    def _next(self) -> Decision:
+        """All that goes before a decision, and the decision."""
+        self._read_texts(self._clock(), is_lacking=False)  # beside what the step before has launched
         self._fetch()
         now_s = self._clock()
-        self._reading.read(now_s, is_lacking=True)
-        for utterance in self._roster.stalled(now_s):
-            self._change(utterance, self._speaking.read, Utterance.stall)
-        for number, (utterance, clause) in enumerate(self._admission.starts(now_s)):
-            start = partial(self._speaking.start, are_many=self._roster.would_be_many(num_more=number))
-            self._change(utterance, start, clause)
-        for utterance, clause in self._roster.readings(now_s):
-            self._change(utterance, self._speaking.read_again, clause)
-        has_prompt_step = self._arrivals.step_if_due()
-        decision = self._decide(now_s)
-        return None if decision is None else (decision, has_prompt_step)
+        self._read_texts(now_s, is_lacking=True)
+        self._look.at_changed(now_s)
+        for utterance in self._roster.stalled:
+            with self._guarding.change_of(utterance):
+                utterance.stall(self._clock())
+                self._speaking.take_text(utterance)
+        self._room.give_out(now_s)
+        self._look.at_changed(now_s)
+        for utterance, clause in self._roster.readings:
+            with self._guarding.change_of(utterance):
+                self._speaking.read_again(utterance, clause)
+        self._arrivals.step_if_due()
+        self._look.at_changed(now_s)
+        return self._decide(now_s)
 
-    def _decide(self, now_s: float) -> Decision | None:
-        """None: there are blocks, and nothing is under way that would make room for them."""
+    def _read_texts(self, now_s: float, *, is_lacking: bool) -> None:
+        """Of those whose speech needs it soon, in turn and for a moment at most: the others' speech goes on.
+
+        `is_lacking`: of those who have nothing that the LLM could read, else of the others.
+        """
+        spent_s = 0.0
+        while readers := self._roster.readers(now_s, is_lacking=is_lacking):
+            for utterance in readers:
+                feed = utterance.feed
+                for _ in range(constants.FIRST_BITES if is_lacking else 1):
+                    begun_s = self._clock()
+                    with self._changing_text(utterance):
+                        utterance.read(begun_s)
+                        self._speaking.take_text(utterance)
+                    spent_s += self._clock() - begun_s
+                    is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < constants.FIRST_BITES
+                    if spent_s > (constants.FIRST_READING_S if is_quick else constants.READING_S):
+                        return
+                    if utterance not in self._roster or not (feed.lacks_clause and feed.has_unread):
+                        break
+
+    def _decide(self, now_s: float) -> Decision:
         intake = self._pipeline.intake
         if not (intake.takes_llm_step or intake.takes_flow_step):
             return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
-        due = self._roster.due(now_s)
+        self._roster.note_load()
+        self._look.at_changed(now_s)
+        due = self._roster.due
         decision = decide(due, self._limits, intake)
         # What an LLM is at work on takes room, and makes none: while it goes on nobody would be heard.
         is_stuck = due.has_blocks and not (decision.holds_flow or self._pipeline.token2wav.is_busy)
         if is_stuck and (decision.is_idle or not due.has_blocks_of(intake.num_blocks)):
-            return None
+            return Decision(lacks_room=True)
         if not decision.is_idle:
             return decision
         return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
@@ -248,9 +254,15 @@ class EngineCore:
         token2wav = self._pipeline.token2wav
         for clause, output in self._pipeline.fetch_tokens():
             if (utterance := self._roster.owner(clause)) is not None:
-                self._attempt(utterance, self._take_output, utterance, clause, output)
-        for clause, samples in token2wav.fetch_samples(self._attempt_together):
-            self._change(self._roster.owner(clause), self._speaking.take_samples, clause, samples)
+                with self._guarding(utterance):
+                    self._take_output(utterance, clause, output)
+        if clauses := token2wav.clauses_with_rests:
+            with self._guarding.all_of(clauses):
+                token2wav.vocode_rests()
+        for clause, samples in token2wav.fetch_samples():
+            if (utterance := self._roster.owner(clause)) is not None:
+                with self._guarding.change_of(utterance):
+                    self._speaking.take_samples(utterance, clause, samples)
 
     def _take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
         if output.error is not None:
@@ -258,10 +270,9 @@ class EngineCore:
             self._fail(utterance, output.error)
             return
         self._speaking.take_output(utterance, clause, output)
-        self._roster.note_tokens(clause)
-
-    def _read_bite(self, utterance: Utterance) -> None:
-        self._change_text(utterance, self._speaking.read, Utterance.read)
+        # They come to many a step, and most often nothing is new by them.
+        if self._roster.is_news(clause) or not self._pipeline.can_generate(clause):
+            clause.listing.report()
 
     # --- questions --------------------------------------------------------------------------------------------
 
@@ -298,7 +309,7 @@ class EngineCore:
     @property
     def num_welcome(self) -> int:
         """Newcomers that would not have to wait behind too many others for room in the models."""
-        return self._admission.num_welcome
+        return self._room.num_welcome
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -344,42 +355,25 @@ class EngineCore:
 
     def _launch_llm(self, keys: Iterable[int]) -> None:
         if clauses := self._roster.passes(keys):
-            for clause in self._attempt_together(clauses, self._pipeline.launch_llm, clauses) or ():
-                clause.report()
+            with self._guarding.all_of(clauses):
+                for clause in self._pipeline.launch_llm(clauses):
+                    clause.report()
 
     def _begin_blocks(self, keys: Iterable[int]) -> None:
         # A launch that failed just now has ended utterances; their blocks and batches went with them.
         utterances, token2wav = self._roster.of(keys), self._pipeline.token2wav
         clauses = [utterance.clauses[0] for utterance in utterances]
         if clauses:
-            begin = partial(token2wav.begin, is_first=all(each.deadline_s is None for each in utterances))
-            number = self._attempt_together(clauses, begin, clauses)
-            if number is not None:
-                self._advance(number)
+            with self._guarding.all_of(clauses):
+                is_first = all(each.deadline_s is None for each in utterances)
+                self._advance(token2wav.begin(clauses, is_first=is_first))
 
     def _advance(self, number: int) -> None:
         if clauses := self._pipeline.token2wav.clauses_of(number):
-            self._attempt_together(clauses, self._pipeline.token2wav.advance, number)
-
-    def _make_room(self, now_s: float) -> None:
-        """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way."""
-        if self._arrivals.make_way():  # before any of them a voice that is being taken up: its sender may try again
-            return
-        holders = self._roster.holders(now_s)
-        if len(holders) > 1:
-            log.warning("clause_set_aside", utterance=holders[-1].utterance_id, num_active=self._pipeline.num_active)
-            self._change(holders[-1], self._speaking.set_aside)
-            return
-        # Whoever holds some alone has all there is; where nobody does, there is none.
-        for utterance in holders or self._roster.of([view.key for view in self._roster.due(now_s)]):
-            log.error("flow_memory_exhausted", utterance=utterance.utterance_id)
-            self._change(utterance, self._fail, _TOO_LONG)
+            with self._guarding.all_of(clauses):
+                self._pipeline.token2wav.advance(number)
 
     # --- ends -------------------------------------------------------------------------------------------------
-
-    def _cancel(self, utterance: Utterance, played_ms: int | None) -> None:
-        utterance.cancel(played_ms)
-        self._forget(utterance)
 
     def _fail(self, utterance: Utterance, message: str) -> None:
         self._strike_off(utterance)
@@ -412,7 +406,7 @@ class EngineCore:
     def _fail_voiceless(self, prompt: VoicePrompt, message: str) -> None:
         for utterance in self._roster:
             if utterance.voice.flow_prompt is prompt:
-                self._attempt(utterance, self._fail, utterance, message)
+                self._guarding.fail(utterance, message)
 
     def _release_voices(self) -> None:
         self._voices.release_unused(utterance.voice for utterance in self._roster)

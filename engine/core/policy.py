@@ -278,6 +278,7 @@ class Decision:
     flow: BeginBlocks | AdvanceBatch | None = None
     holds_flow: bool = False  # it has work, and leaves the device to a newcomer's first tokens
     has_prompt_step: bool = False  # one of a voice that is taken up was launched, too: arrivals.py
+    lacks_room: bool = False  # there are blocks, and nothing is under way that would make room for them
     wake_at_s: float | None = None
 
     @property

@@ -34,9 +34,8 @@ class Speaking:
         self._clock = clock
         self._on_finished = on_finished
 
-    def read(self, utterance: Utterance, read: Callable[[Utterance, float], None]) -> None:
-        """`read` takes some of its text, and knows more of its clauses."""
-        read(utterance, self._clock())
+    def take_text(self, utterance: Utterance) -> None:
+        """Some of its text was read: more of its clauses is known."""
         if utterance.feed.is_bistream:
             for clause in utterance.clauses:
                 self._pipeline.feed(clause)

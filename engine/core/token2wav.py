@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol, TypeVarTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,17 +24,9 @@ from voicegate.engine.device.watcher import Waker
 from voicegate.engine.flow.backend import FlowBatch, PromptRendering
 from voicegate.engine.vocoder.backend import VocoderJob
 
-_Args = TypeVarTuple("_Args")
-
 # Launches of Euler steps that are not finished. More would only let a cancel or a newcomer wait longer; fewer would let
 # a GPU wait for Python between them.
 _MAX_LAUNCHES_IN_FLIGHT = 2
-
-
-class AttemptTogether(Protocol):
-    """Does a piece of work for several clauses; where that fails their utterances have ended."""
-
-    def __call__(self, clauses: list[Clause], work: Callable[[*_Args], None], *args: *_Args) -> None: ...
 
 
 @dataclass(slots=True)
@@ -174,7 +166,7 @@ class Token2wav:
         return clauses, jobs
 
     def _heard_first(self, clause: Clause, rendering: Rendering, job: VocoderJob) -> VocoderJob:
-        """All of it; or of a first block a beginning, whose rest is for a later `fetch_samples`.
+        """All of it; or of a first block a beginning, whose rest is for `vocode_rests`.
 
         By what it renders and nothing else: samples differ by rounding where frames are cut otherwise.
         """
@@ -186,12 +178,16 @@ class Token2wav:
         self._rests.append(_Rest(clause, rendering, rest))
         return VocoderJob(job.stream, job.mel[:, :num_frames], is_final=False)
 
-    def _vocode_rests(self, attempt: AttemptTogether) -> None:
+    @property
+    def clauses_with_rests(self) -> list[Clause]:
+        """Whose first block's rest may go to the vocoder: what is heard before it has been fetched."""
+        return [] if self._rendered else [each.clause for each in self._rests]
+
+    def vocode_rests(self) -> None:
         rests = [each for each in self._rests if each.clause.rendering is each.rendering]
         self._rests = []
-        clauses, jobs = [each.clause for each in rests], [each.job for each in rests]
         with self._lane.active():
-            attempt(clauses, self._vocode, clauses, jobs)
+            self._vocode([each.clause for each in rests], [each.job for each in rests])
 
     def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob], *, is_first: bool = False) -> None:
         """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""
@@ -247,14 +243,11 @@ class Token2wav:
         for rendered in self._rendered:
             rendered.mark.wait()
 
-    def fetch_samples(self, attempt: AttemptTogether) -> Iterator[tuple[Clause, npt.NDArray[np.float32]]]:
+    def fetch_samples(self) -> Iterator[tuple[Clause, npt.NDArray[np.float32]]]:
         """Each clause whose samples [n] have become final, in order; without those that its listener has already.
 
         Where a clause has two blocks here, it is spoken only with the second: what comes of the first is done before.
-        Rests of first blocks go to the vocoder here, by `attempt`, once what is heard before them has been fetched.
         """
-        if self._rests and not self._rendered:
-            self._vocode_rests(attempt)
         while self._rendered and self._rendered[0].mark.is_reached:
             rendered = self._rendered.popleft()
             rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)

@@ -20,7 +20,7 @@ def spoken(mode: SpeakingMode, *, set_aside_at: tuple[int, ...] = (), speed: flo
         engine.step()
         if step + 1 in set_aside_at:
             (utterance,) = engine.core._roster
-            engine.core._change(utterance, engine.core._speaking.set_aside)
+            engine.set_aside(utterance)
     engine.run()
     heard = engine.heard[utterance_id]
     assert isinstance(heard.end, Done)
@@ -50,7 +50,7 @@ def test_a_sentence_that_is_still_being_written_goes_on() -> None:
             engine.step()
         (utterance,) = engine.core._roster
         if utterance.clauses:
-            engine.core._change(utterance, engine.core._speaking.set_aside)
+            engine.set_aside(utterance)
     engine.core.end_text(utterance_id)
     engine.run()
     end = engine.heard[utterance_id].end

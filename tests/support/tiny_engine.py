@@ -14,6 +14,7 @@ from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.stages import Stages, VoiceRoom
+from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.core.voice_shelf import ready_voice
 from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.capture import Capturable
@@ -201,6 +202,11 @@ class HandDrivenEngine:
         self.now_s += 0.001
         return did_work
 
+    def set_aside(self, utterance: Utterance) -> None:
+        """As where others need its memory."""
+        utterance.listing.report()
+        self.core._speaking.set_aside(utterance)
+
     def _hear(self, events: list[EngineEvent]) -> None:
         for event in events:
             self.heard[event.utterance_id].events.append(event)
@@ -210,6 +216,7 @@ class HandDrivenEngine:
         for _ in range(max_steps):
             if not self.step():
                 roster = self.core._roster
+                self.core._look.at_changed(self.now_s)
                 assert not roster.num_waiting or roster.next_alarm_s(self.now_s) is not None, "room that nobody holds"
                 return
         raise AssertionError("the engine is still busy")

@@ -2,22 +2,18 @@
 
 import math
 from collections import deque
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any
 
+from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause
-from voicegate.engine.core.roster import Roster
+from voicegate.engine.core.guard import Guard
+from voicegate.engine.core.look import Look
+from voicegate.engine.core.policy import Due, Limits
+from voicegate.engine.core.readings import Readings
+from voicegate.engine.core.roster import Roster, Waiting
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import UtteranceId
-
-_Args = TypeVarTuple("_Args")
-_Result = TypeVar("_Result")
-
-
-def trusting(_: Utterance, work: Callable[[*_Args], _Result], *args: *_Args) -> _Result | None:
-    """An Attempt where nothing goes wrong."""
-    return work(*args)
 
 
 class StubModels:
@@ -36,6 +32,42 @@ class StubModels:
 
     def can_generate(self, clause: Clause) -> bool:
         return clause.rendering is not None
+
+
+class Looked:
+    """A roster that is asked behind a look at all who have changed, as the core asks it."""
+
+    def __init__(self, config: EngineConfig, limits: Limits, models: Any) -> None:
+        self.models = models
+        self.roster = Roster(limits)
+        readings = Readings(config, lookahead_tokens=3, held_back_frames=4)
+        self.guarding = Guard(self.roster, self._fail)
+        self.look = Look(config, models, readings, self.roster, self.guarding)
+
+    def _fail(self, utterance: Utterance, message: str) -> None:
+        raise AssertionError(message)
+
+    def due(self, now_s: float) -> Due:
+        self.look.at_changed(now_s)
+        self.roster.note_load()
+        self.look.at_changed(now_s)
+        return self.roster.due
+
+    def waiting(self, now_s: float, *, only_pressing: bool) -> list[Waiting]:
+        self.look.at_changed(now_s)
+        return self.roster.waiting(now_s, only_pressing=only_pressing)
+
+    def stalled(self, now_s: float) -> list[Utterance]:
+        self.look.at_changed(now_s)
+        return self.roster.stalled
+
+    def next_alarm_s(self, now_s: float) -> float | None:
+        self.look.at_changed(now_s)
+        return self.roster.next_alarm_s(now_s)
+
+    def note_room(self, now_s: float) -> None:
+        self.look.at_changed(now_s)
+        self.roster.note_room(self.models.free_share)
 
 
 def stub_utterance(

@@ -38,7 +38,7 @@ def test_nor_is_the_time_for_which_a_clause_was_set_aside() -> None:
     assert utterance is not None
     while not utterance.num_started_clauses:
         engine.step()
-    engine.core._speaking.set_aside(utterance)
+    engine.set_aside(utterance)
     engine.now_s += PAUSE_S
     speak_until_heard(engine, utterance_id)
     assert first_block_s(engine) < PAUSE_S / 2

@@ -12,7 +12,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.policy import urgency
+from voicegate.engine.core.policy import Due, urgency
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import Alignment, AudioReady, Done, SpeakingMode, UtteranceId
@@ -60,6 +60,12 @@ class Listening:
                         until_s = now_s
                     self.dry_s[name] = max(self.dry_s.get(name, 0.0), now_s - until_s)
                     self._plays_until_s[name] = max(until_s, now_s) + len(event.packets) * 0.02
+
+
+def due_now(engine: HandDrivenEngine) -> Due:
+    """Behind a look at all who have changed."""
+    engine.core._look.at_changed(engine.now_s)
+    return engine.core._roster.due
 
 
 def test_no_listener_runs_dry_behind_newcomers() -> None:
@@ -229,7 +235,7 @@ def test_a_sentence_that_is_being_written_waits_since_it_could_be_begun() -> Non
             engine.step()
             if begun_s is None and utterance.num_started_clauses:
                 begun_s = written_s
-            for view in engine.core._roster.due(engine.now_s):
+            for view in due_now(engine):
                 assert begun_s is not None
                 assert begun_s <= view.waiting_since_s <= begun_s + 0.01
     assert begun_s is not None
@@ -257,7 +263,7 @@ def test_no_listener_runs_dry_behind_sentences_that_are_being_written() -> None:
     engine.now_s = engine.core._roster.named(listener).deadline_s - 0.1
     while not engine.core._roster.named(newcomer).num_started_clauses:
         engine.core.step()
-    first, second = sorted(engine.core._roster.due(engine.now_s), key=lambda each: each.deadline_s is None)
+    first, second = sorted(due_now(engine), key=lambda each: each.deadline_s is None)
     limits = engine.core._limits
     assert urgency(first, engine.now_s, limits) < urgency(second, engine.now_s, limits)
 

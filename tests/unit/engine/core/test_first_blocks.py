@@ -54,7 +54,7 @@ def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
         for _ in range(set_aside_at):
             engine.step()
         (utterance,) = engine.core._roster
-        engine.core._change(utterance, engine.core._speaking.set_aside)
+        engine.set_aside(utterance)
     engine.run()
     assert isinstance(engine.heard[utterance_id].end, Done)
     return engine.heard[utterance_id].pcm

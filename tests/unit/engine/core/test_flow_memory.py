@@ -105,7 +105,7 @@ def test_who_makes_way_does_not_wait_for_what_its_own_next_clause_holds() -> Non
         assert engine.step()
     while utterance.clauses[0].state is not ClauseState.RENDERING:
         assert engine.step()
-    engine.core._change(utterance, engine.core._speaking.set_aside)
+    engine.set_aside(utterance)
     newcomer = engine.submit("v")
     engine.core.push_text(newcomer, "Yes.")
     engine.core.end_text(newcomer)
@@ -118,10 +118,10 @@ def test_who_makes_way_does_not_wait_for_what_its_own_next_clause_holds() -> Non
 def test_room_is_made_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many that hold a little make way at once."""
     engine = HandDrivenEngine(CONFIG, hollow(num_blocks=5).stages)
-    looks = iter([None] * (2 * sys.getrecursionlimit()))
+    decisions = iter([Decision(lacks_room=True)] * (2 * sys.getrecursionlimit()))
     made: list[float] = []
-    monkeypatch.setattr(engine.core, "_decide", lambda _: next(looks, Decision()))
-    monkeypatch.setattr(engine.core, "_make_room", made.append)
+    monkeypatch.setattr(engine.core, "_decide", lambda _: next(decisions, Decision()))
+    monkeypatch.setattr(engine.core._room, "make", made.append)
     assert engine.core.step().is_idle
     assert len(made) == 2 * sys.getrecursionlimit()
 
@@ -131,19 +131,19 @@ def test_who_is_heard_does_not_wait_for_an_llm_that_makes_no_room(monkeypatch: p
     config = replace(CONFIG, lead_ms=3_600_000, expected_tokens_per_text_token=1, max_active_clauses=4)
     engine = HandDrivenEngine(config, hollow(num_slots=4, num_blocks=9).stages)
     core = engine.core
-    make_room, made = core._make_room, []
+    make_room, made = core._room.make, []
 
     def noted(now_s: float) -> None:
         made.append(now_s)
         make_room(now_s)
 
-    monkeypatch.setattr(core, "_make_room", noted)
+    monkeypatch.setattr(core._room, "make", noted)
     for number in range(4):
         utterance_id = engine.submit(f"u{number}", seed=number)
         core.push_text(utterance_id, f"{LONG}, and the harbour behind the old town, where they all go. ")
         core.end_text(utterance_id)
     while core.num_live:
-        is_blocked = bool(core._roster._due.has_blocks) and not core._pipeline.intake.num_blocks
+        is_blocked = bool(core._roster.due.has_blocks) and not core._pipeline.intake.num_blocks
         num_before, decision = len(made), core.step()
         engine.now_s += 0.001
         if is_blocked and decision.flow is None and decision.llm is not None:
@@ -171,7 +171,7 @@ def test_a_clause_that_is_set_aside_and_has_nothing_to_say_ends(monkeypatch: pyt
     while len(utterance.clauses) < 2 or (llm_pass := utterance.clauses[1].llm_pass) is None:
         assert engine.step()
     mute.add(llm_pass.sequence_id)
-    core._change(utterance, core._speaking.set_aside)
+    engine.set_aside(utterance)
     with monkeypatch.context() as others_need_it:
         others_need_it.setattr(core._pipeline, "can_start", lambda _: False)
         while utterance.clauses[1].llm_pass is not None:

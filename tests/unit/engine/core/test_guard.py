@@ -14,10 +14,10 @@ from voicegate.engine.audio.encoding import LocalEncoding
 from voicegate.engine.audio.outlet import Outlet
 from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.clause_feed import ClauseFeed
+from voicegate.engine.core.look import Look
 from voicegate.engine.core.pipeline import Pipeline
 from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.reception import Reception
-from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.speaking import Speaking
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.core.utterance import Utterance
@@ -44,10 +44,10 @@ PLACES = [
     *[(Utterance, name) for name in ("push", "flush", "end", "read", "stall", "stalls_at_s", "note_listener")],
     *[(Utterance, name) for name in ("deliver", "align", "answer_flushes", "finish", "cancel")],
     *[(Outlet, name) for name in ("send_audio", "send", "flush", "finish")],
-    *[(Speaking, name) for name in ("read", "start", "take_output", "take_samples")],
+    *[(Speaking, name) for name in ("take_text", "start", "take_output", "take_samples")],
     *[(Pipeline, name) for name in ("start", "feed", "take_tokens", "release")],
     *[(Pipeline, name) for name in ("can_start", "can_generate", "block_frames")],
-    *[(Roster, name) for name in ("_look_at", "_next_clauses")],
+    *[(Look, name) for name in ("at", "_next_clauses")],
     (BlockStream, "append"),
     (LocalEncoding, "encode"),
 ]

@@ -94,6 +94,6 @@ def test_who_makes_way_between_says_all_of_it_once() -> None:
     utterance_id = begun(engine, "u")
     until_heard(engine, utterance_id)
     (utterance,) = engine.core._roster
-    engine.core._change(utterance, engine.core._speaking.set_aside)
+    engine.set_aside(utterance)
     engine.run()
     assert engine.heard[utterance_id].pcm == HandDrivenEngine().speak("alone", [TEXT]).pcm

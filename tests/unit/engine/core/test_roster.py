@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import HandDrivenEngine
-from tests.unit.engine.core.rostered import StubModels, stub_utterance, trusting
+from tests.unit.engine.core.rostered import Looked, StubModels, stub_utterance
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
+from voicegate.engine.core.look import Look
 from voicegate.engine.core.policy import PRESSING, Limits
-from voicegate.engine.core.readings import Readings
-from voicegate.engine.core.roster import Roster
+from voicegate.engine.core.roster import Needs
 from voicegate.engine.flow.batch_size import BatchSize
 from voicegate.engine.interface import SpeakingMode, UtteranceId
 
@@ -24,24 +24,19 @@ CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_lead_ms=9000, llm_ahead_
 LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)
 
 
-class Watched(Roster):
-    """Counts how often somebody is looked at."""
-
+class Watched(Looked):
     def __init__(self, limits: Limits = LIMITS) -> None:
-        self.models: Any = StubModels()
-        super().__init__(
-            CONFIG, limits, self.models, Readings(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting
-        )
+        super().__init__(CONFIG, limits, StubModels())
 
     def joined(self, *states: ClauseState, num_tokens: int = 0, **options: Any) -> Any:
-        utterance = stub_utterance(self, **options)
+        utterance = stub_utterance(self.roster, **options)
         for state in states:
             clause = Clause(utterance.listing, 0, "x", [1], is_text_complete=True, state=state)
             if state is not ClauseState.WAITING:
                 clause.rendering = object()  # type: ignore[assignment]
             clause.tokens = [1] * num_tokens
             utterance.clauses.append(clause)
-        self.add(utterance)
+        self.roster.add(utterance)
         return utterance
 
 
@@ -131,20 +126,20 @@ def test_a_view_tells_the_frames_of_the_block_that_is_ready() -> None:
 
 def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     roster, looked_at = Watched(), []
-    look_at = Roster._look_at
+    at = Look.at
 
-    def watched(self: Roster, utterance: Any, now_s: float) -> None:
+    def watched(look: Look, utterance: Any, now_s: float) -> Needs:
         looked_at.append(utterance)
-        look_at(self, utterance, now_s)
+        return at(look, utterance, now_s)
 
-    monkeypatch.setattr(Roster, "_look_at", watched)
+    monkeypatch.setattr(Look, "at", watched)
     first, second = roster.joined(GENERATING), roster.joined(GENERATING)
     assert len(roster.due(0.0)) == 2
     second.clauses[0].tokens += [1] * 1000
     second.clauses[0].report()
     assert [view.wants_llm for view in roster.due(0.0)] == [True, False]
     assert looked_at == [first, second, second]
-    roster.remove(first)
+    roster.roster.remove(first)
     assert [view.key for view in roster.due(0.0)] == [second.listing.key]
 
 
@@ -158,7 +153,8 @@ def test_tokens_are_news_when_they_complete_a_block_or_nothing_was_known_of_them
     def is_news() -> bool:
         roster.due(0.0)
         clause.tokens.append(1)  # in place, as the pipeline does
-        roster.note_tokens(clause)
+        if roster.roster.is_news(clause):
+            clause.report()
         return bool(clause.listing.changed)
 
     assert is_news(), "its prompt was not read, as far as anybody knew"
@@ -173,16 +169,16 @@ def test_text_that_comes_is_read_before_anybody_is_looked_at() -> None:
     roster = Watched()
     utterance = roster.joined()
     utterance.feed.wants_reading = utterance.feed.lacks_clause = True
-    roster.note_text(utterance, 0.0)
-    assert roster.readers(0.0, is_lacking=True) == [utterance]
+    roster.roster.note_text(utterance, wants_reading=utterance.feed.wants_reading)
+    assert roster.roster.readers(0.0, is_lacking=True) == [utterance]
     assert utterance.listing.changed, "not looked at yet"
     utterance.feed.wants_reading = False
-    roster.note_text(utterance, 0.0)
-    assert roster.readers(0.0, is_lacking=True) == []
-    roster.remove(utterance)
+    roster.roster.note_text(utterance, wants_reading=utterance.feed.wants_reading)
+    assert roster.roster.readers(0.0, is_lacking=True) == []
+    roster.roster.remove(utterance)
     utterance.feed.wants_reading = True
-    roster.note_text(utterance, 0.0)
-    assert not roster.has_readers, "who has ended reads nothing"
+    roster.roster.note_text(utterance, wants_reading=utterance.feed.wants_reading)
+    assert not roster.roster.has_readers, "who has ended reads nothing"
 
 
 def test_what_is_due_later_comes_back_by_its_alarm() -> None:
@@ -192,7 +188,7 @@ def test_what_is_due_later_comes_back_by_its_alarm() -> None:
     assert not roster.due(5.0)
     assert roster.next_alarm_s(5.0) == 6.0
     assert roster.stalled(6.0) == [stalling]
-    roster.remove(stalling)
+    roster.roster.remove(stalling)
     assert roster.next_alarm_s(6.0) == 7.0
     assert len(roster.due(7.0)) == 1
 
@@ -208,16 +204,16 @@ def test_a_listener_presses_sooner_where_many_have_work() -> None:
     assert not is_pressing()
     others = [roster.joined(GENERATING) for _ in range(15)]
     assert not is_pressing()
-    assert [roster.would_be_many(num_more=number) for number in (0, 1)] == [False, True]
+    assert [roster.roster.would_be_many(num_more=number) for number in (0, 1)] == [False, True]
     others.append(roster.joined(GENERATING))
     assert is_pressing()
-    assert roster.would_be_many(num_more=0)
+    assert roster.roster.would_be_many(num_more=0)
     for _ in range(8):
-        roster.remove(others.pop())
+        roster.roster.remove(others.pop())
     assert is_pressing(), "a load that comes and goes by a few is the same load"
-    roster.remove(others.pop())
+    roster.roster.remove(others.pop())
     assert not is_pressing()
-    assert not roster.would_be_many(num_more=0)
+    assert not roster.roster.would_be_many(num_more=0)
     assert roster.next_alarm_s(10.0) == pytest.approx(10.05), "and presses by the light guard"
 
 
@@ -227,26 +223,29 @@ def test_many_who_are_gone_are_nobodys_company() -> None:
     roster.due(10.0)
     roster.joined(WAITING)
     roster.waiting(10.0, only_pressing=False)
-    assert roster.would_be_many(num_more=0)
+    assert roster.roster.would_be_many(num_more=0)
     for each in many[:9]:
-        roster.remove(each)
-    assert not roster.would_be_many(num_more=0)
+        roster.roster.remove(each)
+    assert not roster.roster.would_be_many(num_more=0)
 
 
 # --- the whole loop -------------------------------------------------------------------------------------------
 
 
 def answers(engine: HandDrivenEngine) -> tuple[Any, ...]:
-    roster, now_s = engine.core._roster, engine.now_s
+    roster, look, now_s = engine.core._roster, engine.core._look, engine.now_s
+    look.at_changed(now_s)
+    roster.note_load()
+    look.at_changed(now_s)
     return (
-        {view.key: view for view in roster.due(now_s)},
-        {key: rank for key, (rank, _) in roster.due(now_s)._all.items()},
-        {each: sorted(getattr(roster.due(now_s), each).items()) for each in ("decodes", "prompts", "lacking")},
+        {view.key: view for view in roster.due},
+        {key: rank for key, (rank, _) in roster.due._all.items()},
+        {each: sorted(getattr(roster.due, each).items()) for each in ("decodes", "prompts", "lacking")},
         roster.waiting(now_s, only_pressing=False),
         roster.waiting(now_s, only_pressing=True),
         roster.readers(now_s, is_lacking=True),
         roster.readers(now_s, is_lacking=False),
-        roster.stalled(now_s),
+        roster.stalled,
         roster.next_alarm_s(now_s),
     )
 

@@ -1,18 +1,17 @@
 """Room in the models goes to the most urgent first, and a large clause that waits is not overtaken for ever."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.unit.engine.core.rostered import StubModels, stub_utterance, trusting
+from tests.unit.engine.core.rostered import Looked, StubModels, stub_utterance
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.core.admission import Admission
 from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.policy import Limits
-from voicegate.engine.core.readings import Readings
-from voicegate.engine.core.roster import Roster
+from voicegate.engine.core.room import Room
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.flow.batch_size import BatchSize
 
@@ -20,7 +19,7 @@ CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_waiting_utterances=2).re
 LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)
 
 
-class Room(StubModels):
+class Models(StubModels):
     """Clauses need as much room as they have text tokens."""
 
     def __init__(self, free: int) -> None:
@@ -31,29 +30,29 @@ class Room(StubModels):
     def can_start(self, clause: Clause) -> bool:
         return len(clause.text_ids) <= self.free
 
-    def start(self, clause: Clause) -> None:
-        self.free -= len(clause.text_ids)
-        self.num_active += 1
-        clause.state = ClauseState.RENDERING
-        clause.rendering = object()  # type: ignore[assignment]
-        clause.report()
-
     def release(self, amount: int) -> None:
         self.free += amount
         self.num_releases += 1
         self.num_active -= 1
 
 
-class Desk:
-    """An Admission with its surroundings."""
+class Desk(Looked):
+    """A Room with its surroundings."""
 
     def __init__(self, free: int) -> None:
-        self.room: Any = Room(free)
+        super().__init__(CONFIG, LIMITS, Models(free))
         self.brought_back: list[ReadyVoice] = []
-        self.roster = Roster(
-            CONFIG, LIMITS, self.room, Readings(CONFIG, lookahead_tokens=3, held_back_frames=4), trusting
-        )
-        self.admission = Admission(CONFIG, self.room, self.roster, trusting, bring_back=self.brought_back.append)
+        self.started: list[Any] = []
+        arrivals: Any = SimpleNamespace(bring_back=self.brought_back.append)
+        speaking: Any = SimpleNamespace(start=self._start)
+        self.room = Room(CONFIG, self.models, self.roster, self.look, speaking, arrivals, self.guarding)
+
+    def _start(self, utterance: Any, clause: Clause, *, are_many: bool) -> None:
+        self.started.append(utterance)
+        self.models.free -= len(clause.text_ids)
+        self.models.num_active += 1
+        clause.state = ClauseState.RENDERING
+        clause.rendering = object()  # type: ignore[assignment]
 
     def arrive(self, size: int, *, since_s: float, deadline_s: float | None = None) -> Any:
         arrival = stub_utterance(self.roster, since_s=since_s, deadline_s=deadline_s)
@@ -62,11 +61,9 @@ class Desk:
         return arrival
 
     def admitted(self, now_s: float = 10.0) -> list[Any]:
-        arrivals = []
-        for arrival, clause in self.admission.starts(now_s):
-            self.room.start(clause)
-            arrivals.append(arrival)
-        return arrivals
+        self.started.clear()
+        self.room.give_out(now_s)
+        return list(self.started)
 
 
 def test_newcomers_come_in_their_order_and_listeners_who_have_time_behind_them() -> None:
@@ -83,7 +80,7 @@ def test_a_listener_about_to_run_dry_goes_before_newcomers_however_long_these_ha
     admitted = []
     for _ in range(3):
         admitted += desk.admitted()
-        desk.room.release(1)
+        desk.models.release(1)
     assert admitted == [dry, listener, newcomer]
 
 
@@ -92,7 +89,7 @@ def test_who_finds_no_room_waits_until_some_is_given_back() -> None:
     arrival = desk.arrive(2, since_s=1.0)
     assert desk.admitted() == []
     assert desk.admitted() == []
-    desk.room.release(1)
+    desk.models.release(1)
     assert desk.admitted() == [arrival]
 
 
@@ -102,9 +99,9 @@ def test_a_small_newcomer_does_not_overtake_a_large_one_that_waits() -> None:
     assert desk.admitted() == []
     small = desk.arrive(1, since_s=2.0)
     assert desk.admitted() == [], "there is room for it, but not its turn"
-    desk.room.release(3)
+    desk.models.release(3)
     assert desk.admitted() == []
-    desk.room.release(2)
+    desk.models.release(2)
     assert desk.admitted() == [large, small]
 
 
@@ -119,7 +116,7 @@ def test_those_who_wait_start_one_by_one_as_clauses_end() -> None:
     desk, waiting = crowded(num_active=30, num_waiting=19)
     for each in waiting[:3]:
         assert desk.admitted() == []
-        desk.room.release(1)
+        desk.models.release(1)
         assert desk.admitted() == [each]
 
 
@@ -127,36 +124,36 @@ def test_those_who_wait_start_one_by_one_as_clauses_end() -> None:
 def test_all_who_wait_have_started_when_as_many_clauses_have_ended(num_active: int, num_waiting: int) -> None:
     desk, _ = crowded(num_active, num_waiting)
     num_started = num_active
-    while desk.room.num_active:
-        desk.room.release(1)
+    while desk.models.num_active:
+        desk.models.release(1)
         num_started += len(desk.admitted())
     assert num_started == num_active + num_waiting
 
 
 def test_so_many_are_welcome_as_find_room_or_a_place_to_wait() -> None:
     desk = Desk(free=CONFIG.max_active_clauses)
-    assert desk.admission.num_welcome == CONFIG.max_active_clauses + 2
+    assert desk.room.num_welcome == CONFIG.max_active_clauses + 2
     for _ in range(CONFIG.max_active_clauses):
         desk.arrive(1, since_s=1.0)
     desk.admitted()
-    assert desk.admission.num_welcome == 2
+    assert desk.room.num_welcome == 2
     first = desk.arrive(1, since_s=2.0)
     desk.admitted()
-    assert desk.admission.num_welcome == 1
+    assert desk.room.num_welcome == 1
     unread = stub_utterance(desk.roster, since_s=3.0)
     unread.feed.wants_reading = True
     desk.roster.add(unread)
     desk.admitted()
-    assert desk.admission.num_welcome == 0, "it may come to wait"
+    assert desk.room.num_welcome == 0, "it may come to wait"
     desk.roster.remove(first)
-    assert desk.admission.num_welcome == 1
+    assert desk.room.num_welcome == 1
 
 
 def test_a_listener_with_enough_to_play_gets_an_alarm_instead() -> None:
     desk = Desk(free=9)
     arrival = desk.arrive(1, since_s=1.0, deadline_s=20.0)
     assert desk.admitted(now_s=10.0) == []
-    assert desk.roster.next_alarm_s(10.0) == 17.0
+    assert desk.next_alarm_s(10.0) == 17.0
     assert desk.admitted(now_s=17.0) == [arrival]
 
 
@@ -177,10 +174,10 @@ def test_who_waits_for_a_voice_has_no_newcomer_refused() -> None:
     for _ in range(2):  # so many may wait for room
         desk.arrive(1, since_s=1.0).voice.flow_prompt.rendered = None
     assert desk.admitted() == []
-    assert desk.admission.num_welcome == CONFIG.max_active_clauses
+    assert desk.room.num_welcome == CONFIG.max_active_clauses
     desk.arrive(1, since_s=2.0)
     assert len(desk.admitted()) == 1
-    assert desk.admission.num_welcome == CONFIG.max_active_clauses - 1
+    assert desk.room.num_welcome == CONFIG.max_active_clauses - 1
 
 
 def test_where_the_one_who_waited_for_room_has_gone_others_wait_for_no_end() -> None:

@@ -1,0 +1,157 @@
+"""A look at one utterance: what it needs now, and when that changes if nothing happens. Starts nothing.
+
+It is looked at when something of it has changed, or when its alarm has come; the roster keeps the answer until then.
+"""
+
+import math
+
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.clause import Clause, ClauseState
+from voicegate.engine.core.guard import Guard
+from voicegate.engine.core.pipeline import Pipeline
+from voicegate.engine.core.policy import StreamView, due_at_s, pressing_at_s, urgency, urgency_changes_at_s
+from voicegate.engine.core.readings import Readings
+from voicegate.engine.core.roster import Needs, Roster, Waiting
+from voicegate.engine.core.utterance import Utterance
+
+
+class Look:
+    def __init__(
+        self, config: EngineConfig, pipeline: Pipeline, readings: Readings, roster: Roster, guarding: Guard
+    ) -> None:
+        self._config = config
+        self._pipeline = pipeline
+        self._readings = readings
+        self._roster = roster
+        self._guarding = guarding
+        self._stall_s = config.stall_ms / 1000 or math.inf
+        self._stall_lead_s = config.stall_lead_ms / 1000
+
+    def at_changed(self, now_s: float) -> None:
+        """What the roster knows is true for `now_s` then."""
+        for utterance in self._roster.changed(now_s):
+            with self._guarding(utterance):
+                passing = next((clause for clause in utterance.clauses if clause.llm_pass is not None), None)
+                if passing is not None:
+                    self._pipeline.catch_up(passing)
+                needs = self.at(utterance, now_s)
+                self._roster.note(utterance, needs)
+                if passing is not None:
+                    self._pipeline.tell_after(passing, max(needs.news_tokens - passing.num_tokens, 1))
+
+    def at(self, utterance: Utterance, now_s: float) -> Needs:
+        """Text that grows is taken on first, as far as a reading that is due needs it."""
+        growing, reads_s = self._readings.next_reading(utterance, now_s)
+        reads_now = reads_s <= now_s
+        generating, roomless = self._next_clauses(utterance, growing if reads_now else None)
+        view, work_s = self._work(utterance, generating, now_s)
+        waiting, room_s = self._room(utterance, roomless, now_s)
+        stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
+        gathers_s = self.gathers_until_s(utterance, now_s)
+        moments_s = (work_s, room_s, stalls_s, reads_s, gathers_s)
+        has_news = view is not None and generating is not None and generating.is_prefilled
+        return Needs(
+            work=None if view is None else (view, urgency(view, now_s, self._roster.limits)),
+            generating=generating,
+            news_tokens=self._news_tokens(utterance, generating) if has_news and generating is not None else 0,
+            waiting=waiting,
+            again=growing if growing is not None and growing.is_paused and reads_now else None,
+            is_stalled=stalls_s <= now_s,
+            is_at_rest=utterance.is_at_rest,
+            is_gathering=gathers_s > now_s,
+            wants_reading=gathers_s <= now_s and utterance.feed.wants_reading,
+            alarm_s=min([moment_s for moment_s in moments_s if moment_s > now_s], default=math.inf),
+        )
+
+    def gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
+        """Only where there is much else to do: a sentence that is found to be whole is made ahead of its listener."""
+        return self._readings.gathers_until_s(utterance, now_s) if self._roster.are_many else -math.inf
+
+    def _next_clauses(self, utterance: Utterance, growing: Clause | None) -> tuple[Clause | None, Clause | None]:
+        """The clause whose LLM pass could go on now, and the one that needs room: to begin, or to sound again.
+
+        There is one pass at a time, not too far ahead of the flow; but the tokens of a clause that was set aside are
+        made at once, for its slot is free for others then. `growing`: though its text is not complete, it may begin.
+        """
+        num_ahead, roomless = 0, None
+        for clause in utterance.clauses:
+            state = clause.state
+            if clause.is_silent:  # what is behind it can be said when it has gone
+                continue
+            if state is ClauseState.WAITING:
+                is_known = clause.is_text_complete or clause is growing or utterance.feed.is_bistream
+                if roomless is None and is_known and clause.text_ids and num_ahead < self._config.llm_ahead_tokens:
+                    roomless = clause
+                break
+            if roomless is None and clause.is_set_aside:
+                roomless = clause
+            num_ahead += clause.num_ahead_tokens
+            if state is ClauseState.GENERATING:
+                is_wanted = num_ahead < self._config.llm_ahead_tokens or clause.is_set_aside
+                return clause if is_wanted and self._pipeline.can_generate(clause) else None, roomless
+        return None, roomless
+
+    def _work(self, utterance: Utterance, generating: Clause | None, now_s: float) -> tuple[StreamView | None, float]:
+        """Of its front clause, and of the LLM, if that is due; and when it is, or is of another urgency."""
+        front = utterance.clauses[0] if utterance.clauses else None
+        block_frames = 0 if front is None else self._pipeline.block_frames(front)
+        if front is None or not (generating is not None or block_frames or front.batch is not None):
+            return None, math.inf
+        view = StreamView(  # without names, which would take as long again
+            utterance.listing.key,
+            utterance.waiting_since_s,
+            utterance.deadline_s,
+            self._max_lead_within_clause_s(utterance),
+            generating is not None,  # wants_llm
+            block_frames,
+            self._pipeline.num_blocks(front),
+            front.batch,
+            front.begun_s,
+            generating is not None and not generating.is_prefilled,  # needs_prefill
+            front.awaits_samples,
+        )
+        due_s = due_at_s(view)
+        if due_s > now_s:
+            return None, due_s
+        return view, urgency_changes_at_s(view, now_s, self._roster.limits)
+
+    def _news_tokens(self, utterance: Utterance, generating: Clause) -> int:
+        """With so many, the pass completes the block that its clause waits for, or is far enough ahead."""
+        num_more = self._config.llm_ahead_tokens - sum([each.num_ahead_tokens for each in utterance.clauses])
+        if generating is utterance.clauses[0]:
+            num_missing = self._pipeline.num_missing_tokens(generating)
+            num_more = min(num_more, num_missing) if num_missing else num_more
+        return generating.num_tokens + num_more
+
+    def _room(self, utterance: Utterance, clause: Clause | None, now_s: float) -> tuple[Waiting | None, float]:
+        """For this clause, if it may have some, and whether that presses; and when the next of the two begins."""
+        if clause is None:
+            return None, math.inf
+        view = StreamView(
+            key=utterance.listing.key,
+            waiting_since_s=utterance.waiting_since_s,
+            deadline_s=utterance.deadline_s,
+            max_lead_s=self._max_lead_s(utterance),
+            begun_s=None,
+        )
+        waits_s = due_at_s(view)
+        if waits_s > now_s:
+            return None, waits_s
+        presses_s = pressing_at_s(view, self._roster.limits)
+        return Waiting(view, utterance, clause, is_pressing=presses_s <= now_s), presses_s
+
+    def _max_lead_within_clause_s(self, utterance: Utterance) -> float:
+        """A clause holds flow memory for as long as it is active: where that is tight it is finished (ADR 0008).
+
+        Also one whose listener asked for a short lead and then paused: for how long nobody knows.
+        """
+        has_own_lead = utterance.request.lead_ms is not None and utterance.listener.held_s is None
+        is_finished_first = self._roster.is_room_tight and not has_own_lead
+        return math.inf if is_finished_first else self._max_lead_s(utterance)
+
+    def _max_lead_s(self, utterance: Utterance) -> float:
+        asked_ms = utterance.request.lead_ms
+        lead_ms = self._config.lead_ms if asked_ms is None else min(asked_ms, self._config.max_lead_ms)
+        held_s = utterance.listener.held_s
+        is_to_be_filled = held_s is not None and held_s < lead_ms / 1000
+        return math.inf if is_to_be_filled else lead_ms / 1000

@@ -1,0 +1,104 @@
+"""Room in the models: who is given it, when, and who gives it back where all of it is taken."""
+
+import structlog
+
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.arrivals import Arrivals
+from voicegate.engine.core.clause import Clause
+from voicegate.engine.core.guard import Guard
+from voicegate.engine.core.look import Look
+from voicegate.engine.core.pipeline import Pipeline
+from voicegate.engine.core.policy import Rank
+from voicegate.engine.core.roster import Roster
+from voicegate.engine.core.speaking import Speaking
+from voicegate.engine.core.utterance import Utterance
+
+log = structlog.get_logger()
+
+_TOO_LONG = "a sentence of this utterance needs more memory than the server has; shorter ones need less"
+
+
+class Room:
+    def __init__(
+        self,
+        config: EngineConfig,
+        pipeline: Pipeline,
+        roster: Roster,
+        look: Look,
+        speaking: Speaking,
+        arrivals: Arrivals,
+        guarding: Guard,
+    ) -> None:
+        self._config = config
+        self._pipeline = pipeline
+        self._roster = roster
+        self._look = look
+        self._speaking = speaking
+        self._arrivals = arrivals
+        self._guarding = guarding
+        self._num_releases = 0  # of the pipeline, when room was last given out to whoever waits
+        self._refused: Clause | None = None  # the first for which there was none then: others wait behind it
+
+    @property
+    def num_welcome(self) -> int:
+        """Newcomers that would find some, or a place among those who wait for it."""
+        # Of who waits for a voice alone none has been refused room.
+        num_free = 0 if self._roster.is_room_short else self._config.max_active_clauses - self._pipeline.num_active
+        num_places = num_free + self._config.max_waiting_utterances
+        return max(num_places - self._roster.num_waiting - self._roster.num_unread, 0)
+
+    def give_out(self, now_s: float) -> None:
+        """Clauses are begun, the most urgent first, until there is no room.
+
+        While some wait for room, a smaller newcomer waits with them: else a large clause might wait for ever. Only a
+        listener who is about to run dry does not.
+        """
+        num_releases = self._pipeline.num_releases
+        # Where no clause is active, no end of one would make room.
+        is_open = num_releases > self._num_releases or not (self._roster.is_room_short and self._pipeline.num_active)
+        is_open |= self._refused is not None and not self._roster.is_waiting(self._refused)
+        if is_open:
+            self._num_releases, self._refused = num_releases, None
+        self._look.at_changed(now_s)
+        num_voiceless = num_started = 0
+        for _, utterance, clause, _ in self._roster.waiting(now_s, only_pressing=not is_open):
+            if utterance.voice.flow_prompt.rendered is None:  # it is in nobody's way, and nobody's end helps it
+                self._arrivals.bring_back(utterance.voice)
+                num_voiceless += 1
+                continue
+            with self._guarding(utterance):
+                if not self._pipeline.can_start(clause):
+                    self._refused = clause if is_open else self._refused
+                    break
+                utterance.listing.report()
+                are_many = self._roster.would_be_many(num_more=num_started)
+                num_started += 1
+                self._speaking.start(utterance, clause, are_many=are_many)
+        self._look.at_changed(now_s)
+        self._roster.note_room(self._pipeline.free_share, num_voiceless=num_voiceless)
+
+    def make(self, now_s: float) -> None:
+        """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way."""
+        if self._arrivals.make_way():  # before any of them a voice that is being taken up: its sender may try again
+            return
+        holders = self._holders(now_s)
+        if len(holders) > 1:
+            log.warning("clause_set_aside", utterance=holders[-1].utterance_id, num_active=self._pipeline.num_active)
+            with self._guarding.change_of(holders[-1]):
+                self._speaking.set_aside(holders[-1])
+            return
+        # Whoever holds some alone has all there is; where nobody does, there is none.
+        for utterance in holders or self._roster.of([view.key for view in self._roster.due]):
+            log.error("flow_memory_exhausted", utterance=utterance.utterance_id)
+            self._guarding.fail(utterance, _TOO_LONG)
+
+    def _holders(self, now_s: float) -> list[Utterance]:
+        """Who holds memory of the flow, the most urgent first; behind them who has it and waits for text."""
+
+        def turn(utterance: Utterance) -> tuple[bool, Rank]:
+            rank = self._roster.rank(utterance, now_s, begun_s=utterance.clauses[0].begun_s)
+            return utterance.listing.key not in self._roster.due, rank
+
+        self._look.at_changed(now_s)
+        holding = [each for each in self._roster if each.clauses and self._pipeline.num_held_blocks(each.clauses[0])]
+        return sorted(holding, key=turn)
