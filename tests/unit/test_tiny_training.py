@@ -1,6 +1,8 @@
 """models/tiny/training: one step of each stage on ten made-up sentences, and the engine loads what comes of it."""
 
+import os
 import random
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,19 @@ import torch
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from models.tiny.training import distil, export, flow, kokoro_weights, llm, pack, run, shards, speech_tokenizer, vocoder
+from models.tiny.training import (
+    distil,
+    export,
+    flow,
+    kokoro_weights,
+    llm,
+    pack,
+    run,
+    shards,
+    speech_tokenizer,
+    teachers,
+    vocoder,
+)
 from models.tiny.training.grammar import sentence
 from models.tiny.training.held_out import HELD_OUT
 from models.tiny.training.voices import VOICES
@@ -95,6 +109,36 @@ def test_a_run_that_learns_by_heart_stops_with_its_best_weights(tmp_path: Path) 
     state = torch.load(tmp_path / "heart.pt", weights_only=True)
     assert state["steps"] == 4
     assert 4 < training.num_steps < 20
+
+
+def test_a_run_that_is_told_to_end_saves_what_it_reached(tmp_path: Path) -> None:
+    options = run.parser(None).parse_args(
+        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu"]
+    )
+    model = torch.nn.Linear(1, 1)
+    training = run.Run("told", model, options, rate=0.1)
+    for step in training.steps():
+        training.update({"loss": model(torch.ones(1)).square().sum()})
+        if step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert torch.load(tmp_path / "told.pt", weights_only=True)["steps"] == 3
+
+
+def test_utterances_of_one_length_are_spoken_together() -> None:
+    """The decoder normalises over an utterance's whole time: one that is padded would sound different."""
+    sized = [(4, 0), (9, 1), (4, 2), (4, 3), (0, 4)]
+    assert list(teachers._batches(sized, most=8)) == [[1], [3, 2], [0], [4]]
+
+
+@torch.no_grad()
+def test_the_vocoders_inverse_transform_is_torchs() -> None:
+    model = vocoder.Vocoder(load_model_config(TINY_MODEL_DIR).vocoder)
+    filtered = torch.randn(2, 18, 121)
+    magnitude, phase = filtered.chunk(2, dim=1)
+    spectrum = torch.polar(magnitude.clamp(max=4.6).exp(), torch.sin(phase))
+    wanted = torch.istft(spectrum, 16, 4, window=model.window)
+    # The first and last eight are under fewer than four windows: torch alone makes up for that.
+    torch.testing.assert_close(model.samples(filtered)[:, 8:-8], wanted[:, 8:-8], rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ Stops after `--minutes`; started again with a later `--first-line` it goes on. `
 import argparse
 import multiprocessing
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ import torch
 
 from voicegate.engine.voices.features import mel_24k
 
-from .shards import SAMPLES_PER_FRAME, Utterance, write_shard
+from .shards import FRAMES_PER_S, SAMPLES_PER_FRAME, Utterance, write_shard
 from .teachers import PITCH_HOP, Hibari, Spoken, Teacher, kokoro
 from .voices import VOICES
 
@@ -25,6 +26,7 @@ _QUIET: Final = 0.02  # of the loudest 10 ms
 _RMS: Final = 0.08  # of the speech, pauses left out
 _PEAK: Final = 0.95
 _UTTERANCES_PER_SHARD: Final = 64
+_MAX_PHONEMES: Final = 400
 
 
 def utterance(spoken: Spoken, text: str, voice: int) -> Utterance:
@@ -62,26 +64,55 @@ def _framed(samples: np.ndarray[tuple[int], np.dtype[np.float32]]) -> tuple[np.n
 
 def _work(options: argparse.Namespace, worker: int) -> None:
     torch.set_num_threads(1)
+    torch.manual_seed(worker)
+    torch.backends.cuda.matmul.allow_tf32 = True
     deadline = time.monotonic() + 60 * options.minutes
     voice = VOICES[options.voice]
     reader = Hibari()
     speaker: Teacher = reader
+    lines_at_once = options.per_shard
     if voice.style is not None:
         cards = torch.cuda.device_count() if options.device == "cuda" else 0
         device = torch.device("cuda", worker % cards) if cards else torch.device("cpu")
         speaker = kokoro(options.kokoro, voice.style, device)
-    texts = options.texts.read_text().splitlines()
-    done: list[Utterance] = []
-    for line in range(options.first_line + worker, len(texts), options.workers):
-        phonemes = reader.phonemes(texts[line])
-        if 2 < len(phonemes) < 400:
-            done.append(utterance(speaker.speak(phonemes), texts[line], voice.number))
-        is_over = time.monotonic() > deadline
-        if len(done) == options.per_shard or (done and is_over):
-            write_shard(options.output / f"{options.voice}-{worker:03}-{line:07}.npz", done)
-            done = []
-        if is_over:
+        lines_at_once = options.lines_at_once
+    shards = _Shards(options, worker)
+    texts = options.texts.read_text().splitlines()[options.first_line + worker :: options.workers]
+    for first in range(0, len(texts), lines_at_once):
+        read = ((text, reader.phonemes(text)) for text in texts[first : first + lines_at_once])
+        chosen = [(text, phonemes) for text, phonemes in read if 2 < len(phonemes) < _MAX_PHONEMES]
+        for index, spoken in speaker.speak_all([phonemes for _, phonemes in chosen]):
+            shards.add(utterance(spoken, chosen[index][0], voice.number))
+            if time.monotonic() > deadline:
+                shards.close()
+                return
+    shards.close()
+
+
+class _Shards:
+    """What one worker has spoken, in files of `--per-shard` utterances."""
+
+    def __init__(self, options: argparse.Namespace, worker: int) -> None:
+        self._options, self._worker = options, worker
+        self._frames_with_samples = options.samples_hours * 3600 * FRAMES_PER_S / options.workers
+        self._done: list[Utterance] = []
+        self._num_shards = 0
+
+    def add(self, spoken: Utterance) -> None:
+        self._done.append(spoken)
+        if len(self._done) == self._options.per_shard:
+            self.close()
+
+    def close(self) -> None:
+        if not self._done:
             return
+        if self._frames_with_samples <= 0:
+            self._done = [replace(each, samples=each.samples[:0]) for each in self._done]
+        self._frames_with_samples -= sum(len(each.mel) for each in self._done)
+        name = f"{self._options.voice}-{self._num_shards:04}-{self._options.first_line:07}-{self._worker:03}.npz"
+        write_shard(self._options.output / name, self._done)
+        self._num_shards += 1
+        self._done = []
 
 
 def parser() -> argparse.ArgumentParser:
@@ -96,6 +127,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--first-line", type=int, default=0)
+    parser.add_argument("--samples-hours", type=float, default=1e9, help="mels alone after these")
+    parser.add_argument("--lines-at-once", type=int, default=1536, help="of which Kokoro takes equal lengths together")
     parser.add_argument("--per-shard", type=int, default=_UTTERANCES_PER_SHARD)
     return parser
 

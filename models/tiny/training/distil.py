@@ -32,9 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         each.load_state_dict(weights)
     teacher.requires_grad_(False)
     training = run.Run("distilled_flow", taught, options, rate=2e-4, average=0.998, betas=(0.9, 0.98), decay=0.0)
-    batches = loaded(options.corpus, options.state, options.device, options.hours, options.seed + training.num_steps)
-    student_velocity = run.compiled(taught.decoder.estimator.forward, options)
-    teacher_velocity = run.compiled(teacher.decoder.estimator.forward, options)
+    batches = loaded(options.corpus, options.state, options.device, options.hours)
+    for each in (taught, teacher):
+        run.compile_each(each.decoder.estimator.transformer_blocks, options)
+    student_velocity, teacher_velocity = taught.decoder.estimator, teacher.decoder.estimator
     schedule = cosine_schedule(options.steps)
     edges = torch.tensor([*schedule.times, 1.0], device=options.device)
     mask = block_mask(_FRAMES, options.device, is_streaming=True)

@@ -27,7 +27,7 @@ from voicegate.engine.interface import SpeakingMode
 from .held_out import HELD_OUT, QUESTIONS
 from .voices import VOICES
 
-_RATE_HZ: Final = 24_000
+RATE_HZ: Final = 24_000
 _BAND_HZ: Final = 8_000
 _PITCH_HOP, _PITCH_WINDOW = 240, 1200
 _PITCH_RANGE_HZ: Final = (60, 400)
@@ -39,7 +39,7 @@ Speaker = Callable[[str, int], npt.NDArray[np.int16]]
 
 def pitch_hz(samples: Samples) -> Samples:
     """[n]: by the autocorrelation of windows of 50 ms, every 10 ms; 0 where none is clear."""
-    low, high = (_RATE_HZ // hertz for hertz in reversed(_PITCH_RANGE_HZ))
+    low, high = (RATE_HZ // hertz for hertz in reversed(_PITCH_RANGE_HZ))
     found = []
     for start in range(0, len(samples) - _PITCH_WINDOW, _PITCH_HOP):
         window = samples[start : start + _PITCH_WINDOW]
@@ -48,7 +48,7 @@ def pitch_hz(samples: Samples) -> Samples:
         correlation = np.fft.irfft(np.abs(spectrum) ** 2)[:_PITCH_WINDOW]
         lag = low + int(np.argmax(correlation[low:high]))
         is_clear = correlation[0] > 1e-4 and correlation[lag] > 0.4 * correlation[0]
-        found.append(_RATE_HZ / lag if is_clear else 0.0)
+        found.append(RATE_HZ / lag if is_clear else 0.0)
     return np.array(found)
 
 
@@ -59,13 +59,13 @@ def ending_semitones(samples: Samples) -> float | None:
     if not len(voiced):
         return None
     notes = 12 * np.log2(hertz[voiced])
-    ending = notes[voiced > voiced[-1] - _ENDING_S * _RATE_HZ / _PITCH_HOP]
+    ending = notes[voiced > voiced[-1] - _ENDING_S * RATE_HZ / _PITCH_HOP]
     return float(ending.mean() - np.median(notes))
 
 
 def decibels_above(samples: Samples, band_hz: int) -> float:
     energy = np.abs(np.fft.rfft(samples)) ** 2
-    share = energy[np.fft.rfftfreq(len(samples), 1 / _RATE_HZ) > band_hz].sum() / energy.sum()
+    share = energy[np.fft.rfftfreq(len(samples), 1 / RATE_HZ) > band_hz].sum() / energy.sum()
     return float(10 * np.log10(share + 1e-12))
 
 
@@ -89,9 +89,9 @@ def measured(speaker: Speaker, sentences: tuple[str, ...]) -> dict[str, Any]:
         began = time.monotonic()
         pcm = speaker(text, seed)
         seconds_taken += time.monotonic() - began
-        seconds_spoken += len(pcm) / _RATE_HZ
+        seconds_spoken += len(pcm) / RATE_HZ
         samples = pcm.astype(np.float64) / 32768
-        heard, wanted = recogniser.words(pcm, _RATE_HZ), words_of(text)
+        heard, wanted = recogniser.words(pcm, RATE_HZ), words_of(text)
         rows.append(
             {
                 "text": text,

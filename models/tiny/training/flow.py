@@ -23,6 +23,7 @@ _TIME_CHANNELS, _CONV_TAPS, _CONV_GROUPS = 256, 31, 16
 _EPS: Final = 1e-6
 _LOOKAHEAD: Final = 3
 _BLOCK_FRAMES: Final = 50
+_FRAMES_PER_CHOICE: Final = 50  # utterances are drawn for a row as if they were so short
 SPEAKER_DIM: Final = 192
 # (frames of a row, rows of a batch, share of the steps)
 _SHAPES: Final = ((400, 96, 0.7), (900, 42, 0.3))
@@ -220,33 +221,32 @@ def block_mask(frames: int, device: torch.device, *, is_streaming: bool) -> torc
 class Batches:
     """Rows of exactly T frames: utterances of one voice, one after another, cut where the row is full."""
 
-    def __init__(self, corpus: shards.Corpus, codes: torch.Tensor, device: torch.device, seed: int) -> None:
+    def __init__(self, corpus: shards.Corpus, codes: torch.Tensor, device: torch.device) -> None:
         self._mel, self._codes, self._device = corpus.arrays["mel"], codes, device
-        self._frames = torch.from_numpy(corpus.frames)
-        self._starts = torch.from_numpy(corpus.starts)
-        self._of_voice = [
-            torch.nonzero(torch.from_numpy(corpus.voices) == number)[:, 0] for number in range(len(VOICES))
-        ]
-        self._of_voice = [each for each in self._of_voice if len(each)]
-        self._generator = torch.Generator().manual_seed(seed)
+        self._frames = torch.from_numpy(corpus.frames).to(device)
+        self._starts = torch.from_numpy(corpus.starts).to(device)
+        voices = torch.from_numpy(corpus.voices).to(device)
+        own = [(number, torch.nonzero(voices == number)[:, 0]) for number in range(len(VOICES))]
+        self._of_voice = [(number, each) for number, each in own if len(each)]
         self._embeddings = speaker_embeddings().to(device)
-        self._voices = corpus.voices
 
     def batch(self, frames: int, rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """-> mel [B, T, 80], codes [B, T / 2], embedding [B, 192]."""
-        index = torch.empty(rows, frames, dtype=torch.int64)
-        voices = []
-        for row in range(rows):
-            own = self._of_voice[row % len(self._of_voice)]
-            filled = 0
-            while filled < frames:
-                chosen = own[torch.randint(len(own), (1,), generator=self._generator)]
-                start, length = int(self._starts[chosen]), min(int(self._frames[chosen]), frames - filled)
-                index[row, filled : filled + length] = torch.arange(start, start + length)
-                filled += length
-            voices.append(int(self._voices[int(chosen)]))
-        on_device = index.to(self._device, non_blocking=True)
-        return self._mel[on_device].float(), self._codes[on_device[:, ::2] // 2].long(), self._embeddings[voices]
+        """-> mel [B, T, 80], codes [B, T / 2], embedding [B, 192]; as many rows of each voice."""
+        share = max(rows // len(self._of_voice), 1)
+        index = torch.cat([self._rows(own, frames, share) for _, own in self._of_voice])
+        embedding = torch.cat([self._embeddings[number].expand(share, -1) for number, _ in self._of_voice])
+        return self._mel[index].float(), self._codes[index[:, ::2] // 2].long(), embedding
+
+    def _rows(self, own: torch.Tensor, frames: int, rows: int) -> torch.Tensor:
+        """[rows, T] places in the flat arrays."""
+        chosen = own[torch.randint(len(own), (rows, frames // _FRAMES_PER_CHOICE), device=self._device)]
+        lengths, starts = self._frames[chosen], self._starts[chosen]
+        ends = lengths.cumsum(1)
+        place = torch.arange(frames, device=self._device).expand(rows, -1).contiguous()
+        which = torch.searchsorted(ends, place, right=True).clamp(max=chosen.shape[1] - 1)
+        length = lengths.gather(1, which)
+        within = place - (ends.gather(1, which) - length)
+        return starts.gather(1, which) + torch.minimum(within, length - 1)
 
 
 def prompts(mel: torch.Tensor) -> torch.Tensor:
@@ -257,19 +257,23 @@ def prompts(mel: torch.Tensor) -> torch.Tensor:
     return mel * (torch.arange(frames, device=mel.device) < share * frames)[:, :, None]
 
 
-def loaded(corpus_path: Path, state: Path, device: torch.device, hours: float, seed: int) -> Batches:
+def loaded(corpus_path: Path, state: Path, device: torch.device, hours: float) -> Batches:
     corpus = shards.load(shards.shard_paths(corpus_path), ("mel",), device, max_hours=hours)
     codes = speech_tokenizer.all_codes(speech_tokenizer.trained(state, device), corpus)
-    return Batches(corpus, codes, device, seed)
+    told = ", ".join(f"{corpus.hours(number):.1f} h of {name}" for number, name in enumerate(VOICES))
+    print(f"flow: {told}", flush=True)
+    return Batches(corpus, codes, device)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = run.parser(__doc__).parse_args(arguments)
     torch.manual_seed(options.seed)
+    torch.set_float32_matmul_precision("high")
     model = Flow().to(options.device)
     training = run.Run("flow", model, options, rate=8e-4, average=0.999, betas=(0.9, 0.98), decay=0.01)
-    batches = loaded(options.corpus, options.state, options.device, options.hours, options.seed + training.num_steps)
-    estimate = run.compiled(model.decoder.estimator.forward, options)
+    batches = loaded(options.corpus, options.state, options.device, options.hours)
+    run.compile_each(model.decoder.estimator.transformer_blocks, options)
+    estimate = model.decoder.estimator
     choice = torch.Generator().manual_seed(options.seed + training.num_steps)
     for _ in training.steps():
         frames, rows, _share = _SHAPES[0] if torch.rand((), generator=choice) < _SHAPES[0][2] else _SHAPES[1]

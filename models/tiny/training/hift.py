@@ -4,6 +4,7 @@ engine/vocoder/offline.py is the same computation for one utterance.
 """
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import torch
@@ -22,6 +23,7 @@ LOOK_RIGHT: Final = 4
 
 class Vocoder(nn.Module):
     window: torch.Tensor
+    inverse: torch.Tensor
 
     def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
@@ -35,6 +37,8 @@ class Vocoder(nn.Module):
                     direction = dict(self.named())[name.removesuffix(_GAIN) + _DIRECTION]
                     value.copy_(direction.flatten(1).norm(dim=1)[:, None, None])
         self.register_buffer("window", torch.hann_window(config.stft_size), persistent=False)
+        self.register_buffer("inverse", _inverse_transform(self.window), persistent=False)
+        self.snake: Snake = _snake
 
     def named(self) -> list[tuple[str, nn.Parameter]]:
         return list(zip(self.names, self.values, strict=True))
@@ -95,19 +99,48 @@ class Vocoder(nn.Module):
                 x = torch.cat((x[:, :, 1:2], x), dim=2)
             stride = source_stride(config, stage)
             down = _conv(weights, f"source_downs.{stage}", functional.pad(spectra, (stride - 1, 0)), stride=stride)
-            x = x + _resblock(weights, f"source_resblocks.{stage}", down, config.source_resblock_dilations[stage])
+            dilations = config.source_resblock_dilations[stage]
+            x = x + self._resblock(weights, f"source_resblocks.{stage}", down, dilations)
             first = stage * num_blocks
             blocks = [
-                _resblock(weights, f"resblocks.{first + index}", x, dilations)
+                self._resblock(weights, f"resblocks.{first + index}", x, dilations)
                 for index, dilations in enumerate(config.resblock_dilations)
             ]
             x = torch.stack(blocks).mean(0)
-        return _left_conv(weights, "conv_post", functional.leaky_relu(x, 0.01))
+        with torch.autocast(mel.device.type, enabled=False):  # phases want the digits
+            return _left_conv(weights, "conv_post", functional.leaky_relu(x.float(), 0.01))
+
+    def _resblock(
+        self, weights: dict[str, torch.Tensor], name: str, x: torch.Tensor, dilations: tuple[int, ...]
+    ) -> torch.Tensor:
+        for index, dilation in enumerate(dilations):
+            hidden = self.snake(weights[f"{name}.activations1.{index}.alpha"], x)
+            hidden = _left_conv(weights, f"{name}.convs1.{index}", hidden, dilation=dilation)
+            hidden = self.snake(weights[f"{name}.activations2.{index}.alpha"], hidden)
+            x = x + _left_conv(weights, f"{name}.convs2.{index}", hidden)
+        return x
 
     def samples(self, filtered: torch.Tensor) -> torch.Tensor:
+        """The inverse of `spectra`. torch.istft reads a value back, which a CUDA graph cannot."""
         log_magnitude, phase = filtered.float().chunk(2, dim=1)
-        spectrum = torch.polar(log_magnitude.clamp(max=4.6).exp(), torch.sin(phase))
-        return torch.istft(spectrum, self.config.stft_size, self.config.stft_hop, window=self.window)
+        magnitude, angle = log_magnitude.clamp(max=4.6).exp(), torch.sin(phase)
+        size, hop = self.config.stft_size, self.config.stft_hop
+        parts = torch.cat((magnitude * angle.cos(), magnitude * angle.sin()), dim=1)
+        frames = torch.einsum("bfn,fs->bsn", parts, self.inverse)
+        num_samples = hop * (frames.shape[2] - 1)
+        total = functional.fold(frames, (1, num_samples + size), (1, size), stride=(1, hop))[:, 0, 0]
+        return total[:, size // 2 : size // 2 + num_samples]
+
+
+Snake = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def _inverse_transform(window: torch.Tensor) -> torch.Tensor:
+    """[n + 2, n]: real and imaginary parts -> windowed samples; four overlap, and their sum is the signal."""
+    size = len(window)
+    basis = torch.eye(size // 2 + 1, dtype=torch.complex64)
+    rows = torch.cat((torch.fft.irfft(basis, size), torch.fft.irfft(1j * basis, size)))
+    return rows * window / (window.square().sum() / (size // 4))
 
 
 def _initial(name: str, shape: tuple[int, ...]) -> torch.Tensor:
@@ -127,15 +160,6 @@ def _conv(
 def _left_conv(weights: dict[str, torch.Tensor], name: str, x: torch.Tensor, *, dilation: int = 1) -> torch.Tensor:
     kernel = weights[f"{name}.weight"].shape[2]
     return _conv(weights, name, functional.pad(x, ((kernel - 1) * dilation, 0)), dilation=dilation)
-
-
-def _resblock(weights: dict[str, torch.Tensor], name: str, x: torch.Tensor, dilations: tuple[int, ...]) -> torch.Tensor:
-    for index, dilation in enumerate(dilations):
-        hidden = _snake(weights[f"{name}.activations1.{index}.alpha"], x)
-        hidden = _left_conv(weights, f"{name}.convs1.{index}", hidden, dilation=dilation)
-        hidden = _snake(weights[f"{name}.activations2.{index}.alpha"], hidden)
-        x = x + _left_conv(weights, f"{name}.convs2.{index}", hidden)
-    return x
 
 
 def _snake(alpha: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

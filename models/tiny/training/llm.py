@@ -276,18 +276,18 @@ class _Trainer:
         hours = [round(self._corpus.hours(number), 2) for number in range(len(VOICES))]
         print(f"llm: {hours} hours, {len(np.unique(self._codes))} codes used", flush=True)
         self.model = SpeechLlm().to(options.device)
-        self._forward = run.compiled(self.model.forward, options)
+        run.compile_each(self.model.layers, options)
+        self._loss_of_each = run.compiled(self.model.loss, options)
 
     def loss(self, columns: Sequence[torch.Tensor], *, is_training: bool) -> torch.Tensor:
         device = self._options.device
         ids, phases, is_text, targets, target_phases = (column.to(device, non_blocking=True) for column in columns)
+        is_target = targets >= 0
         with run.low_precision(self._options):
-            if is_training:
-                hidden = self._forward(_disturbed(ids, phases), phases, is_text.bool())
-            else:
-                hidden = self.model(ids, phases, is_text.bool())
-            is_target = targets >= 0
-            return self.model.loss(hidden[is_target], targets[is_target], target_phases[is_target]).mean()
+            fed = _disturbed(ids, phases) if is_training else ids
+            hidden = self.model(fed, phases, is_text.bool())
+            of_each = self._loss_of_each(hidden.flatten(0, 1), targets.clamp(min=0).flatten(), target_phases.flatten())
+        return (of_each * is_target.flatten()).sum() / is_target.sum()
 
     @torch.no_grad()
     def held_out_loss(self, columns: Sequence[torch.Tensor]) -> float:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 SAMPLES_PER_FRAME: Final = 480
+FRAMES_PER_S: Final = 50
 NUM_MELS: Final = 80
 
 
@@ -18,7 +19,7 @@ class Utterance:
     text: str
     voice: int
     mel: npt.NDArray[np.float16]  # [T, 80], T even
-    samples: npt.NDArray[np.int16]  # [480 T]
+    samples: npt.NDArray[np.int16]  # [480 T]; none where the vocoder is not to learn from it
     pitch_hz: npt.NDArray[np.float16]  # [T]
     symbols: npt.NDArray[np.uint8]  # [T]
 
@@ -51,7 +52,7 @@ class Corpus:
     arrays: dict[str, torch.Tensor]  # those that were asked for
 
     def hours(self, voice: int) -> float:
-        return float(self.frames[self.voices == voice].sum()) / 50 / 3600
+        return float(self.frames[self.voices == voice].sum()) / FRAMES_PER_S / 3600
 
 
 def shard_paths(directory: Path) -> list[Path]:
@@ -59,7 +60,7 @@ def shard_paths(directory: Path) -> list[Path]:
 
 
 def load(paths: Iterable[Path], keys: Sequence[str], device: torch.device, *, max_hours: float = 1e9) -> Corpus:
-    """At most `max_hours` of each voice; `keys` of mel, samples, pitch_hz, symbols."""
+    """At most `max_hours` of each voice, one voice after the other; `keys` of mel, samples, pitch_hz, symbols."""
     texts: list[str] = []
     voices: list[npt.NDArray[np.int64]] = []
     frames: list[npt.NDArray[np.int64]] = []
@@ -68,7 +69,9 @@ def load(paths: Iterable[Path], keys: Sequence[str], device: torch.device, *, ma
     for path in paths:
         with np.load(path) as shard:
             voice = int(shard["voices"][0])
-            if frames_of_voice.get(voice, 0) > max_hours * 3600 * 50:
+            if "samples" in keys and not len(shard["samples"]):
+                continue
+            if frames_of_voice.get(voice, 0) > max_hours * 3600 * FRAMES_PER_S:
                 continue
             counts = shard["frames"].astype(np.int64)
             frames_of_voice[voice] = frames_of_voice.get(voice, 0) + int(counts.sum())

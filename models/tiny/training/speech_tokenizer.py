@@ -6,6 +6,7 @@ What makes them so: a decoder that is told the voice must give back the mel, the
 voice's own, and whether it is voiced. engine/voices/tiny_analyser.py runs the encoder.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ _MARGIN: Final = 1e-3
 _WIDTH: Final = 256
 _CROP_FRAMES, _BATCH = 128, 64
 _NUM_SYMBOLS: Final = 192
+_AT_ONCE: Final = 256  # utterances that are tokenised
 
 
 class _Normed(nn.Module):
@@ -71,14 +73,21 @@ class Encoder(nn.Module):
 
 def rounded(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """[B, 5, n] -> the same on their levels, -1 to 1, with a straight gradient; and the codes [B, n]."""
-    levels = torch.tensor(LEVELS, device=values.device)[None, :, None]
+    levels, places = _levels_and_places(values.device)
     reach = (levels - 1) * (1 + _MARGIN) / 2
-    offset = torch.where(levels % 2 == 0, 0.5, 0.0)
+    offset = (levels % 2 == 0) * 0.5
     bounded = torch.tanh(values.float() + torch.atanh(offset / reach)) * reach - offset
     level = bounded.round()
-    places = torch.tensor([math.prod(LEVELS[:index]) for index in range(len(LEVELS))], device=values.device)
-    codes = ((level.long() + levels // 2) * places[None, :, None]).sum(1)
+    codes = ((level.long() + levels // 2) * places).sum(1)
     return (bounded + (level - bounded).detach()) / (levels // 2), codes
+
+
+@functools.cache
+def _levels_and_places(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """[1, 5, 1] both: of each channel, how many levels, and what one is worth in the code."""
+    places = [math.prod(LEVELS[:index]) for index in range(len(LEVELS))]
+    levels, worth = (torch.tensor(each, device=device)[None, :, None] for each in (LEVELS, places))
+    return levels, worth
 
 
 class Tokenizer(nn.Module):
@@ -128,8 +137,8 @@ def all_codes(encoder: Encoder, corpus: shards.Corpus) -> torch.Tensor:
     for start, frames in zip(corpus.starts.tolist(), corpus.frames.tolist(), strict=True):
         by_length.setdefault(frames, []).append(start)
     for frames, starts in by_length.items():
-        for first in range(0, len(starts), 64):
-            index = torch.tensor(starts[first : first + 64], device=mel.device)[:, None] + torch.arange(
+        for first in range(0, len(starts), _AT_ONCE):
+            index = torch.tensor(starts[first : first + _AT_ONCE], device=mel.device)[:, None] + torch.arange(
                 frames, device=mel.device
             )
             batch = mel[index].float()
@@ -164,7 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ]
     starts = [each for each in starts if len(each)]
     batch = max(int(_BATCH * options.batch_share), len(starts))
-    for _ in training.steps():
+
+    def step() -> run.Losses:
         chosen = torch.cat(
             [each[torch.randint(len(each), (batch // len(starts),), device=options.device)] for each in starts]
         )
@@ -177,16 +187,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         hertz = pitch[index].float()
         is_voiced = (hertz > 0).float()
         melody = (hertz.clamp(min=1).log() - pitches[voice][:, None]) * 4
-        training.update(
-            {
-                "mel": functional.l1_loss(told, wanted / MEL_SCALE),
-                "phoneme": 0.5 * functional.cross_entropy(spoken[:, :_NUM_SYMBOLS], symbols[index].long()),
-                "pitch": 0.5
-                * ((spoken[:, _NUM_SYMBOLS] - melody).abs() * is_voiced).sum()
-                / is_voiced.sum().clamp(min=1),
-                "voicing": 0.3 * functional.binary_cross_entropy_with_logits(spoken[:, _NUM_SYMBOLS + 1], is_voiced),
-            }
-        )
+        off_pitch = ((spoken[:, _NUM_SYMBOLS] - melody).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
+        losses = {
+            "mel": functional.l1_loss(told, wanted / MEL_SCALE),
+            "phoneme": 0.5 * functional.cross_entropy(spoken[:, :_NUM_SYMBOLS], symbols[index].long()),
+            "pitch": 0.5 * off_pitch,
+            "voicing": 0.3 * functional.binary_cross_entropy_with_logits(spoken[:, _NUM_SYMBOLS + 1], is_voiced),
+        }
+        training.descend(losses)
+        return losses
+
+    step = run.captured(step, options)
+    for _ in training.steps():
+        training.set_rate()
+        training.account(step())
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@ phonemes that hibari found.
 
 import importlib
 import importlib.util
+import itertools
 import json
 import sys
 import tempfile
 import types
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -39,6 +41,10 @@ class Spoken:
 class Teacher(Protocol):
     def speak(self, phonemes: str) -> Spoken: ...
 
+    def speak_all(self, phonemes: Sequence[str]) -> Iterator[tuple[int, Spoken]]:
+        """Each with its index, in an order of the teacher's own."""
+        ...
+
 
 class Hibari:
     def __init__(self) -> None:
@@ -62,6 +68,13 @@ class Hibari:
         samples = self._dsp.synth(*(part[0] for part in spectra), pitch[0], self._random)
         return _spoken(samples, pitch[0], phonemes, self._hibari.vocab, durations)
 
+    def speak_all(self, phonemes: Sequence[str]) -> Iterator[tuple[int, Spoken]]:
+        return enumerate(map(self.speak, phonemes))
+
+
+_STYLE_OF_SOUND: Final = 128  # of a style's 256 numbers: these for the decoder, the rest for melody and duration
+_FRAME_STEP: Final = 8  # of 25 ms: durations are multiples of it, so that many are equal
+_MAX_SYMBOLS, _MAX_FRAMES = 6_000, 6_400  # of one batch
 
 # Kokoro-82M's configuration, as its authors publish it.
 _KOKORO: Final[dict[str, Any]] = {
@@ -97,27 +110,77 @@ _KOKORO: Final[dict[str, Any]] = {
 class Kokoro:
     """`model` is the int8 export, run in float32 by the package `kokoro`; `style` one of the model's voices.
 
-    onnxruntime ran the export at a third of real time a core on one machine, so it is not used.
+    onnxruntime ran the export at a third of real time a core on one machine, so it is not used. Utterances share a
+    batch where their lengths are equal, so none is padded: the decoder normalises over an utterance's whole time.
     """
 
     def __init__(self, model: Path, vocabulary: Path, style: Path, device: torch.device) -> None:
         self._vocabulary: dict[str, int] = json.loads(vocabulary.read_text())["vocab"]
-        self._style = torch.from_numpy(np.fromfile(style, np.float32).reshape(-1, 1, 256)).to(device)
+        self._style = torch.from_numpy(np.fromfile(style, np.float32).reshape(-1, 256)).to(device)
         self._device = device
         self._model = _kokoro_model(model).to(device).eval()
-        self._pitch = torch.zeros(0)
-        self._model.predictor.F0_proj.register_forward_hook(self._keep_pitch)
-
-    def _keep_pitch(self, module: torch.nn.Module, inputs: object, output: torch.Tensor) -> None:
-        self._pitch = output
 
     def speak(self, phonemes: str) -> Spoken:
-        ids = [self._vocabulary[symbol] for symbol in phonemes if symbol in self._vocabulary]
-        tokens = torch.tensor([[0, *ids, 0]], device=self._device)
-        samples, durations = self._model.forward_with_tokens(tokens, self._style[min(len(ids), len(self._style)) - 1])
-        arrays = (each.detach().float().cpu().numpy().ravel() for each in (samples, self._pitch, durations))
-        made, pitch, counts = arrays
-        return _spoken(made, pitch, phonemes, self._vocabulary, counts)
+        ((_, spoken),) = self.speak_all([phonemes])
+        return spoken
+
+    @torch.no_grad()
+    def speak_all(self, phonemes: Sequence[str]) -> Iterator[tuple[int, Spoken]]:
+        """The last pause is drawn out to a length that others have."""
+        ids = [[self._vocabulary[symbol] for symbol in each if symbol in self._vocabulary] for each in phonemes]
+        read: list[tuple[int, int, _Read]] = []
+        for indices in _batches([(len(each), index) for index, each in enumerate(ids)], _MAX_SYMBOLS):
+            for index, each in zip(indices, self._read([ids[index] for index in indices]), strict=True):
+                read.append((int(each.durations.sum()), index, each))
+        by_index = {index: each for _, index, each in read}
+        for indices in _batches([(frames, index) for frames, index, _ in read], _MAX_FRAMES):
+            samples, pitch = self._say([by_index[index] for index in indices])
+            for row, index in enumerate(indices):
+                durations = by_index[index].durations.cpu().numpy()
+                yield index, _spoken(samples[row], pitch[row], phonemes[index], self._vocabulary, durations)
+
+    def _read(self, ids: list[list[int]]) -> list["_Read"]:
+        """Texts of one length: what is said for each symbol, how long, and the style for that."""
+        model = self._model
+        tokens = torch.tensor([[0, *each, 0] for each in ids], device=self._device)
+        rows, length = tokens.shape
+        style = self._style[min(length - 3, len(self._style) - 1)].expand(rows, -1)
+        lengths = torch.full((rows,), length)
+        no_mask = torch.zeros(rows, length, dtype=torch.bool, device=self._device)
+        known = model.bert_encoder(model.bert(tokens, attention_mask=(~no_mask).int())).transpose(1, 2)
+        melody = model.predictor.text_encoder(known, style[:, _STYLE_OF_SOUND:], lengths, no_mask)
+        hidden, _ = model.predictor.lstm(melody)
+        durations = torch.sigmoid(model.predictor.duration_proj(hidden)).sum(2).round().clamp(min=1).long()
+        durations[:, -1] += -durations.sum(1) % _FRAME_STEP
+        sound = model.text_encoder(tokens, lengths, no_mask).transpose(1, 2)
+        return [_Read(*each) for each in zip(durations, melody, sound, style, strict=True)]
+
+    def _say(self, read: list["_Read"]) -> tuple[Floats, Floats]:
+        """Utterances of one duration: samples and pitch, a row each."""
+        melody = torch.stack([each.melody.repeat_interleave(each.durations, 0) for each in read])
+        sound = torch.stack([each.sound.repeat_interleave(each.durations, 0) for each in read])
+        style = torch.stack([each.style for each in read])
+        pitch, loudness = self._model.predictor.F0Ntrain(melody.transpose(1, 2), style[:, _STYLE_OF_SOUND:])
+        samples = self._model.decoder(sound.transpose(1, 2), pitch, loudness, style[:, :_STYLE_OF_SOUND])
+        return samples.flatten(1).float().cpu().numpy(), pitch.float().cpu().numpy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    durations: torch.Tensor  # [symbols], frames of 25 ms
+    melody: torch.Tensor  # [symbols, 640]
+    sound: torch.Tensor  # [symbols, 512]
+    style: torch.Tensor  # [256]
+
+
+def _batches(sized: list[tuple[int, int]], most: int) -> Iterator[list[int]]:
+    """Indices of one size together, at most `most` in sum. The longest come first: they show whether memory will do."""
+    sized = sorted(sized, reverse=True)
+    for size, group in itertools.groupby(sized, lambda each: each[0]):
+        indices = [index for _, index in group]
+        rows = max(most // max(size, 1), 1)
+        for first in range(0, len(indices), rows):
+            yield indices[first : first + rows]
 
 
 def kokoro(folder: Path, style: str, device: torch.device) -> Kokoro:
@@ -135,7 +198,7 @@ def _kokoro_model(path: Path) -> Any:
             "Kokoro-82M is run by the package kokoro, which is not installed (pip install --no-deps kokoro)"
         )
     package = types.ModuleType("kokoro")
-    package.__path__ = list(spec.submodule_search_locations)
+    package.__path__, package.__spec__ = list(spec.submodule_search_locations), spec
     sys.modules["kokoro"] = package
     with tempfile.NamedTemporaryFile(suffix=".pth") as nothing:
         torch.save({}, nothing.name)

@@ -22,7 +22,8 @@ from .voices import VOICES
 
 _LEFT, _MAIN = 6, 34  # frames of a crop: left out of the losses, and within
 _BATCH: Final = 48
-_DISCRIMINATED_FROM: Final = 0.12  # of the stage's time
+_CONVOLUTIONS_TRIED: Final = 4  # algorithms of each, before the first step
+_DISCRIMINATED_FROM: Final = 0.1  # of the stage's time
 _RESOLUTIONS: Final = (256, 512, 1024, 2048)
 _MEL_FLOOR: Final = 3e-4  # with a lower one the empty parts of the spectrum are most of the loss
 _PERIODS: Final = (2, 3, 5, 7, 11)
@@ -177,10 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     judging = run.Run("vocoder_judges", judges, options, rate=3e-4, betas=(0.8, 0.99), decay=0.0, clip=20.0)
     crops = Crops(corpus, options.device, max(int(_BATCH * options.batch_share), 2))
     spectral = SpectralLoss(options.device)
-    apply_filter = run.compiled(model.filter, options)
-    judge = run.compiled(judges.forward, options)
+    model.snake = run.compiled(model.snake, options)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark_limit = _CONVOLUTIONS_TRIED
 
-    for _ in training.steps():
+    def spectral_losses() -> tuple[run.Losses, torch.Tensor, torch.Tensor]:
         mel, pitch, wanted = crops.batch()
         weights = model.folded()
         found = model.pitch(weights, mel[:, :, :-1])
@@ -190,20 +192,39 @@ def main(arguments: Sequence[str] | None = None) -> None:
         noise = torch.rand(len(mel), wanted.shape[1], 9, device=mel.device)
         spectra = model.spectra(model.source(weights, hertz, cycles, noise))
         with run.low_precision(options):
-            filtered = apply_filter(weights, mel, spectra)
+            filtered = model.filter(weights, mel, spectra)
         skipped = _LEFT * shards.SAMPLES_PER_FRAME
         made, told = model.samples(filtered)[:, skipped:], wanted[:, skipped:]
         losses = {"spectral": 8 * spectral(made, told), "pitch": pitch_loss(found[:, _LEFT:], pitch[:, _LEFT:])}
-        if training.progress > _DISCRIMINATED_FROM:
-            with run.low_precision(options):
-                verdicts = judge(torch.cat((told, made.detach())))
-            judging.update({"judges": _judges_loss(verdicts)})
-            judges.requires_grad_(False)
-            with run.low_precision(options):
-                verdicts = judge(torch.cat((told, made)))
-            judges.requires_grad_(True)
-            losses |= _makers_losses(verdicts)
-        training.update(losses)
+        return losses, made, told
+
+    def step_by_spectra() -> tuple[run.Losses, run.Losses]:
+        losses, _, _ = spectral_losses()
+        training.descend(losses)
+        return losses, {}
+
+    def step_against_judges() -> tuple[run.Losses, run.Losses]:
+        """One verdict for both: the judges learn from it what was made, and the maker what they saw."""
+        losses, made, told = spectral_losses()
+        with run.low_precision(options):
+            verdicts = judges(torch.cat((told, made)))
+        losses = {**losses, **_makers_losses(verdicts)}
+        judged = {"judges": _judges_loss(verdicts)}
+        made_gradients = training.gradients(losses, keep=True)
+        judging.descend(judged)
+        training.descend_by(made_gradients)
+        return losses, judged
+
+    first_step = run.captured(step_by_spectra, options)
+    later_step = run.captured(step_against_judges, options)
+    for _ in training.steps():
+        is_judged = training.progress > _DISCRIMINATED_FROM
+        training.set_rate()
+        judging.set_rate()
+        losses, judged = (later_step if is_judged else first_step)()
+        training.account(losses)
+        if judged:
+            judging.account(judged)
     judging.save()
 
 

@@ -9,9 +9,10 @@ class TaughtVoice:
     number: int
     style: str | None  # None: hibari's one voice
     description: str
+    prompt: str  # what it says in the recording that the model is conditioned on
 
 
 VOICES: Final = {
-    "woman": TaughtVoice(0, None, "female, US English"),
-    "man": TaughtVoice(1, "am_michael.bin", "male, US English"),
+    "woman": TaughtVoice(0, None, "female, US English", "Hello there, it is very nice to meet you."),
+    "man": TaughtVoice(1, "am_liam.bin", "male, US English", "Good morning, and welcome to the show."),
 }
