@@ -17,7 +17,7 @@ from voicegate.bench.replicas.engine_process import Answering
 from voicegate.clients.bench.stats import summary
 from voicegate.engine.interface import AudioReady, Engine, Flushed, UtteranceId, UtteranceRequest
 from voicegate.engine.process.front import RoutingEngine
-from voicegate.engine.process.site import Site, launched
+from voicegate.engine.process.keeper import Site, launched
 
 _MODULE: Final = "voicegate.bench.replicas.engine_process"
 _WARM_UP_S: Final = 1.0

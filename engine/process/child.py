@@ -15,7 +15,7 @@ from voicegate.engine.interface import Engine, EngineError, EngineStopped
 from voicegate.engine.load.progress import Progress
 from voicegate.engine.process.channel import Channel
 from voicegate.engine.process.commands import Commands
-from voicegate.engine.process.wire import Command, Share, State, Told, pack_room, pack_state
+from voicegate.engine.process.wire import Command, State, Told, pack_state
 
 # Between two states. Higher makes what the front knows of memory and queue older; lower takes the process more time.
 _STATE_S: Final = 0.25
@@ -121,7 +121,7 @@ class _Child:
         room = (self._commands.num_seen, self._commands.room)
         if room != self._told_room:
             self._told_room = room
-            self.channel.send(Told.ROOM, 0, pack_room(*room))
+            self.channel.send(Told.ROOM, 0, msgspec.json.encode(room))
 
     # --- from the front ---------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class ToldProgress:
         self._send(Told.LINE, text.encode())
 
     def share(self, part: str, num_done: int, num_steps: int) -> None:
-        self._send(Told.SHARE, msgspec.json.encode(Share(part, num_done, num_steps)))
+        self._send(Told.SHARE, msgspec.json.encode((part, num_done, num_steps)))
 
     def _send(self, kind: Told, body: bytes) -> None:
         with suppress(RuntimeError):  # the loop is gone

@@ -35,9 +35,8 @@ from voicegate.engine.interface import (
 from voicegate.engine.load.progress import SILENT, Named, Progress
 from voicegate.engine.named_places import NamedPlaces
 from voicegate.engine.placement import choose
-from voicegate.engine.process.keeper import Keeper, total
+from voicegate.engine.process.keeper import Keeper, Site, total
 from voicegate.engine.process.replica import Placed, Replica, StartRefused, settle
-from voicegate.engine.process.site import Site
 from voicegate.engine.process.voices import SharedVoices
 from voicegate.engine.process.wire import Command, NewVoice
 
@@ -187,13 +186,13 @@ class RoutingEngine:
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
         self._tell(utterance_id, Command.CANCEL, msgspec.json.encode(played_ms))
 
+    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
+        # They wait without end for a process that does not read: it does not answer either, and is killed for it.
+        self._tell(utterance_id, Command.NOTE, msgspec.json.encode(report))
+
     def _tell(self, utterance_id: UtteranceId, command: Command, body: bytes = b"") -> None:
         if (placed := self._live.get(utterance_id)) is not None:
             placed.replica.tell(placed, command, body)
-
-    def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
-        if (placed := self._live.get(utterance_id)) is not None:
-            placed.replica.note_listener(placed, report)
 
     async def add_voice(
         self,

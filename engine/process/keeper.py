@@ -6,16 +6,16 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from voicegate.engine.child_process import Backoff
+from voicegate.engine.child_process import Backoff, start_module
 from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, EngineStats
 from voicegate.engine.load.progress import SILENT, Progress
 from voicegate.engine.process.replica import Replica, ReplicaLost, StartRefused
-from voicegate.engine.process.site import EngineProcess, Site
 from voicegate.engine.process.voices import SharedVoices
 from voicegate.engine.pulse import PulseWatch
 
@@ -27,6 +27,40 @@ _LOOK_S: Final = 0.5
 _START_PATIENCE_S: Final = 300.0
 # From the end of a process's channel to its own; what takes longer is killed.
 _EXIT_S: Final = 10.0
+# Where processes write: our standard output is for what our user asked for.
+_STDERR: Final = 2
+
+
+class EngineProcess(Protocol):
+    """What a front needs of `subprocess.Popen`; tests have others."""
+
+    pid: int
+
+    def kill(self) -> None:
+        """Nothing where it has ended."""
+
+    def wait(self, timeout: float) -> int:
+        """Its exit status. Blocks. Raises subprocess.TimeoutExpired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    name: str
+    launch: Callable[[socket.socket], EngineProcess]  # its end of the channel is its own copy; raises OSError; blocks
+    greeting: bytes  # what the process needs to know
+
+
+def launched(module: str, name: str, end: socket.socket, environment: Mapping[str, str]) -> EngineProcess:
+    """`python -m MODULE NAME DESCRIPTOR`: the name is for people who look at processes. Raises OSError."""
+    descriptor = end.fileno()
+    return start_module(
+        module,
+        (name, str(descriptor)),
+        environment=environment,
+        pass_fds=(descriptor,),
+        stdin=subprocess.DEVNULL,
+        stdout=_STDERR,
+    )
 
 
 class Keeper:

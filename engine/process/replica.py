@@ -25,7 +25,6 @@ from voicegate.engine.interface import (
     EngineEvent,
     EngineInfo,
     Failed,
-    ListenerReport,
     Overloaded,
     UtteranceId,
     UtteranceRequest,
@@ -38,13 +37,11 @@ from voicegate.engine.process.wire import (
     Answer,
     Command,
     NewVoice,
-    Share,
     State,
     Submission,
     Told,
     error_of,
     unpack_event,
-    unpack_room,
 )
 
 log = structlog.get_logger()
@@ -74,7 +71,6 @@ class Placed:
     replica: "Replica"
     number: int  # by which the process knows it
     num_chars: int = 0  # that it was given
-    late_report: ListenerReport | None = None  # the last, while the process does not read
 
 
 class Replica:
@@ -83,7 +79,7 @@ class Replica:
         self.name = name
         self._publish = publish
         self._progress = progress
-        self._channel = Channel(self._take, on_end=self._lose, on_full=self._note_full)
+        self._channel = Channel(self._take, on_end=self._lose)
         self._utterances: dict[int, Placed] = {}
         self._resting: set[int] = set()  # of these, those that hold no place
         self._questions: dict[int, asyncio.Future[VoiceInfo | None]] = {}
@@ -176,12 +172,6 @@ class Replica:
         self._resting.discard(placed.number)
         self.tell(placed, Command.PUSH, text.encode())
 
-    def note_listener(self, placed: Placed, report: ListenerReport) -> None:
-        if self._channel.is_full:
-            placed.late_report = report
-        else:
-            self.tell(placed, Command.NOTE, msgspec.json.encode(report))
-
     def tell(self, placed: Placed, command: Command, body: bytes = b"") -> None:
         self._channel.send(command, placed.number, body)
 
@@ -230,13 +220,12 @@ class Replica:
             case Told.LINE:
                 self._progress.line(body.decode())
             case Told.SHARE:
-                share = msgspec.json.decode(body, type=Share)
-                self._progress.share(share.part, share.num_done, share.num_steps)
+                self._progress.share(*msgspec.json.decode(body, type=tuple[str, int, int]))
             case Told.STATE:
                 self.state = msgspec.json.decode(body, type=State)
                 self.num_states += 1
             case Told.ROOM:
-                self._told_room = unpack_room(body)
+                self._told_room = msgspec.json.decode(body, type=tuple[int, int])
             case Told.ANSWER:
                 answer = msgspec.json.decode(body, type=Answer)
                 if (question := self._questions.get(number)) is not None:
@@ -257,12 +246,6 @@ class Replica:
             del self._utterances[number]
             self._resting.discard(number)
         self._publish(event)
-
-    def _note_full(self, is_full: bool) -> None:
-        for placed in self._utterances.values():
-            if not is_full and (report := placed.late_report) is not None:
-                placed.late_report = None
-                self.note_listener(placed, report)
 
     def _lose(self) -> None:
         """All that it spoke fails, at once."""

@@ -4,9 +4,9 @@ frame     length of the body (4 bytes), kind (1), number of an utterance, a dict
 to        GREETING: whatever the process takes for one · SUBMIT: JSON of Submission · PUSH, FLUSH: UTF-8 · NOTE, CANCEL:
           JSON · END, FORGET, CLOSE: nothing · DEFINE: JSON of a dictionary's entries · RECORDING: a part of a
           file, or nothing: drop it · ADD_VOICE: JSON of NewVoice, behind its recording · REMOVE_VOICE: UTF-8
-from      READY: JSON of EngineInfo · REFUSED, LINE: UTF-8 · SHARE: JSON · STATE: JSON of State · ROOM: submits seen
-          (4), room (4) · AUDIO: pts (8), how many packets (2), their
-          lengths (2 each), they · other events, ANSWER: JSON
+from      READY: JSON of EngineInfo · REFUSED, LINE: UTF-8 · SHARE: JSON of part, number done, number of steps · STATE:
+          JSON of State · ROOM: JSON of submits seen, room · AUDIO: pts (8), how many packets (2), their lengths
+          (2 each), they · other events, ANSWER: JSON
 """
 
 import struct
@@ -42,7 +42,6 @@ from voicegate.engine.interface import (
 
 _HEADER: Final = struct.Struct("<IBI")
 _AUDIO: Final = struct.Struct("<qH")
-_ROOM: Final = struct.Struct("<II")
 
 # Above what a text or a dictionary may be; more is no frame of ours.
 _MAX_BODY_BYTES: Final = 64 << 20
@@ -113,14 +112,6 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""  # name of the class
     message: str = ""
     retry_after_ms: int = 0  # of Overloaded
-
-
-class Share(msgspec.Struct, frozen=True):
-    """Of a start, as `Progress.share` has it."""
-
-    part: str
-    num_done: int
-    num_steps: int
 
 
 # --- frames -----------------------------------------------------------------------------------------------
@@ -196,15 +187,6 @@ def unpack_event(kind: Told, utterance_id: UtteranceId, body: bytes) -> EngineEv
 
 def pack_state(state: State) -> bytes:
     return msgspec.json.encode(state, enc_hook=float)  # an engine's numbers may be numpy's
-
-
-def pack_room(num_seen: int, room: int) -> bytes:
-    return _ROOM.pack(num_seen, room)
-
-
-def unpack_room(body: bytes) -> tuple[int, int]:
-    num_seen, room = _ROOM.unpack(body)
-    return num_seen, room
 
 
 def refusal(error: EngineError) -> Answer:

@@ -13,7 +13,7 @@ from voicegate.engine.cores import num_usable_cores
 from voicegate.engine.interface import Engine, EngineError
 from voicegate.engine.load.progress import SILENT, Progress
 from voicegate.engine.process.front import RoutingEngine
-from voicegate.engine.process.site import EngineProcess, Site, launched
+from voicegate.engine.process.keeper import EngineProcess, Site, launched
 from voicegate.gateway.cli.engine_place import VISIBLE_DEVICES
 from voicegate.gateway.cli.engine_settings import engine_config
 from voicegate.gateway.config import CPU, GatewayConfig, LogFormat, LogLevel

@@ -17,8 +17,7 @@ from tests.support.polling import until
 from voicegate.engine.interface import AudioReady, Cancelled, Done, EngineError, Failed
 from voicegate.engine.process import keeper
 from voicegate.engine.process.front import RoutingEngine
-from voicegate.engine.process.keeper import _Hangs
-from voicegate.engine.process.site import Site, launched
+from voicegate.engine.process.keeper import Site, _Hangs, launched
 
 MODULE = "tests.support.fake_engine_process"
 TALK = "One two three, four five six. " * 4

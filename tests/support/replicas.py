@@ -17,7 +17,7 @@ from voicegate.engine.interface import Engine
 from voicegate.engine.process import child, keeper
 from voicegate.engine.process.child import EXIT_FAILED, FrontGone, serve_engine
 from voicegate.engine.process.front import RoutingEngine
-from voicegate.engine.process.site import Site
+from voicegate.engine.process.keeper import Site
 
 KILLED = -9
 
