@@ -90,7 +90,7 @@ def _work(options: argparse.Namespace, worker: int) -> None:
 
 
 class _Shards:
-    """What one worker has spoken, in files of `--per-shard` utterances."""
+    """Writes the speech of one worker, in files of `--per-shard` utterances."""
 
     def __init__(self, options: argparse.Namespace, worker: int) -> None:
         self._options, self._worker = options, worker

@@ -21,7 +21,7 @@ from .voices import VOICES
 
 
 def tokens_of(model: Path, mel: torch.Tensor) -> torch.Tensor:
-    """What engine/voices/tiny_analyser.py finds; that wants a voice to be there already."""
+    """Finds like engine/voices/tiny_analyser.py, which wants a voice to be there already."""
     weights = load_file(model / "speech_tokenizer.safetensors")
     token_of = weights.pop("perm").long()
     encoder = speech_tokenizer.Encoder()
