@@ -7,6 +7,7 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 BASE := $(VENV)/.base
 READY := $(VENV)/.ready
+DEV := $(VENV)/.dev
 CHROMIUM := $(VENV)/.chromium
 PROGRAMS := $(VENV)/.programs
 TYPESCRIPT := $(VENV)/.typescript
@@ -41,7 +42,12 @@ $(BASE): deploy/setup.sh
 	@touch $@
 
 $(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/gpu-versions.txt deploy/setup_packages.sh | $(BASE)
-	@deploy/setup_packages.sh $(VENV)
+	@deploy/setup_packages.sh $(VENV) server
+	@touch $@
+
+# Only for those who change the code: linters, type checkers, browsers' drivers, other vendors' clients.
+$(DEV): $(READY)
+	@deploy/setup_packages.sh $(VENV) server,dev
 	@touch $@
 
 demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav, demo.opus, a timeline
@@ -53,21 +59,21 @@ test:  ## before you push: everything that needs no GPU
 	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
 	@$(MAKE) --no-print-directory lint types imports unit
 
-setup: $(READY) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(NODE) $(FRAMEWORKS)
+setup: $(DEV) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(NODE) $(FRAMEWORKS)
 
-lint: $(READY)
+lint: $(DEV)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/python -m tests.prose
 
-format: $(READY)  ## rewrite files the way `make lint` wants them
+format: $(DEV)  ## rewrite files the way `make lint` wants them
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-types: $(READY)
+types: $(DEV)
 	$(BIN)/mypy
 
-imports: $(READY)
+imports: $(DEV)
 	$(BIN)/lint-imports
 
 # One behind the other: apt-get is locked while it works.
@@ -90,17 +96,17 @@ $(NODE): deploy/setup_node.sh | $(PROGRAMS)
 	@deploy/setup_node.sh $(VENV) $(patsubst %/,%,$(dir $(filter %.json,$^)))
 	@touch $@
 
-$(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(READY)
+$(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(DEV)
 	$(install-apart)
 
-$(RAY): tests/soak/ray.txt $(READY)
+$(RAY): tests/soak/ray.txt $(DEV)
 	$(install-apart)
 
 # Five tests that took longest are named: one of a second or more belongs in SLOW.
-quick: $(READY)
+quick: $(DEV)
 	$(PYTEST) -m "not soak" --durations 5 --durations-min 1 $(SLOW:%=--ignore-glob='tests/unit/%') tests/unit
 
-budget: $(READY)  ## lines by folder, beside what they may be
+budget: $(DEV)  ## lines by folder, beside what they may be
 	@$(BIN)/python -m voicegate.bench.budget
 
 unit: setup
@@ -109,10 +115,10 @@ unit: setup
 disturbed: setup  ## the same tests, with sockets' events late and in another order (tests/support/disturbance.py)
 	$(PYTEST) -p tests.support.disturbance -m "not gpu and not soak"
 
-soak: $(READY) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
+soak: $(DEV) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -p tests.soak.keeping -m soak # torch's kernels by shape, which would look like a leak
 
-wheels: $(READY)  ## what README installs, into dist/
+wheels: $(DEV)  ## what README installs, into dist/
 	rm -rf dist build *.egg-info models/build models/*.egg-info # they would be packed again
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/python -m build --no-isolation --outdir dist models

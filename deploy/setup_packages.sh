@@ -1,15 +1,17 @@
 #!/bin/sh
-# Installs this repository and all that it needs into the environment ($1) that deploy/setup.sh has made.
+# Installs this repository with some of its extras ($2, by default all of a developer's) into the environment ($1) that
+# deploy/setup.sh has made.
 set -eu
 
 venv=${1:-.venv}
+extras=${2:-server,dev}
 say() { printf 'setup: %s\n' "$*"; }
 pip() { "$venv/bin/python" -m pip install --disable-pip-version-check -c "$constraints" "$@"; }
 
 . deploy/one_at_a_time.sh
 
 # Said first: an old pip downloads torch to tell which it would take.
-say "installing Python packages (torch is the big one: some minutes the first time)"
+say "installing Python packages: $extras (torch is the big one: some minutes the first time)"
 
 constraints=constraints.txt
 # A torch for CUDA names its Triton exactly, and that is not the one of constraints.txt, which goes with a torch for CPUs.
@@ -25,7 +27,7 @@ case $([ "$(uname)" = Linux ] && pip --dry-run --no-deps --ignore-installed torc
 esac
 
 # Of 19,000 modules one in ten is imported: each is compiled when it is, by `make`, which lets bytecode be kept.
-install() { pip --quiet --no-compile -e models -e '.[server,dev]'; }
+install() { pip --quiet --no-compile -e models -e ".[$extras]"; }
 # A download may break off, which an old pip does not take up again. What has come whole is in its cache.
 install || { say "pip failed; once more, in case it was the network" && install; } || {
     printf 'setup: STOP: pip could not install the packages; its message above says why\n' >&2

@@ -64,7 +64,7 @@ def test_a_torch_for_cuda_has_the_triton_that_goes_with_it(torch: str, tmp_path:
     program(tmp_path / "venv/bin/python", PYTHON)
     done = told(["sh", "deploy/setup_packages.sh", tmp_path / "venv"], TORCH=torch, KEPT=str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("setup: installing Python packages")
+    assert done.stdout.startswith("setup: installing Python packages: server,dev ")
     assert "-e models -e .[server,dev]" in (tmp_path / "asked").read_text()
     wanted = pins(ROOT / "constraints.txt")
     if torch == "Would install torch-2.13.0" and sys.platform == "linux":
@@ -82,10 +82,28 @@ def test_one_download_that_breaks_off_is_not_the_end(turns: list[str], status: i
     assert ("STOP: pip could not install" in done.stderr) is bool(status)
 
 
+@pytest.mark.parametrize(
+    ("target", "extras"),
+    [("demo", ["server"]), ("serve", ["server"]), ("doctor", ["server"]), ("lint", ["server", "server,dev"])],
+)
+def test_to_hear_it_needs_no_tools_of_developers(target: str, extras: list[str], tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    for name in ("python", "voicegate", "ruff"):
+        program(venv / f"bin/{name}", '#!/bin/sh\ncase "$*" in *--quiet*) echo "$@" >> "$KEPT/asked" ;; esac\n')
+    (venv / ".base").touch()
+    done = told(["make", f"VENV={venv}", target], KEPT=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [line.rpartition(" -e .")[2] for line in asked] == [f"[{each}]" for each in extras]
+    again = told(["make", f"VENV={venv}", target], KEPT=str(tmp_path))
+    assert again.returncode == 0
+    assert (tmp_path / "asked").read_text().splitlines() == asked, "once"
+
+
 def test_half_a_folder_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     program(venv / "bin/python", PIP)
-    for marker in (".base", ".ready"):
+    for marker in (".base", ".ready", ".dev"):
         (venv / marker).touch()
     (tmp_path / "turns").write_text("fail\nfail\nfail\nwork\n")
     command: list[str | Path] = ["make", f"VENV={venv}", venv / "pipecat"]
