@@ -93,11 +93,10 @@ class Listener:
         scheme = "ws" if self._certificate is None else "wss"
         return f"{scheme}://{shown_host}:{bound_port}{STREAM_PATH}"
 
-    def reload_certificate(self) -> bool:
-        """For connections from here on; False where there is none. Raises ConfigError, and then the old one stays."""
-        if self._certificate is not None:
-            self._certificate.reload()
-        return self._certificate is not None
+    @property
+    def certificate(self) -> Certificate | None:
+        """The one in use; None: no TLS."""
+        return self._certificate
 
     async def close(self) -> None:
         """Cuts all that is still connected."""

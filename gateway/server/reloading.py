@@ -10,19 +10,31 @@ from voicegate.gateway.server.conversations.resumption import Resumption
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.listener import Listener
+from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.starting import keyring_of
 
 log = get_logger(__name__)
 
 
 class Reloading:
-    def __init__(self, config: GatewayConfig, stage: Stage, listener: Listener, resumption: Resumption) -> None:
+    def __init__(
+        self, config: GatewayConfig, stage: Stage, listener: Listener, resumption: Resumption, meters: Meters
+    ) -> None:
+        """All files have been read, else there is no server."""
         self._config = config
+        self._meters = meters
         self._access = stage.access
         self._pronunciations = stage.services.pronunciations
         self._guests = stage.guests
         self._listener = listener
         self._resumption = resumption
+        if config.api_keys_file is not None:
+            meters.note_read("keys", is_good=True)
+        if config.pronunciations_file is not None:
+            meters.note_read("pronunciations", is_good=True)
+        if listener.certificate is not None:
+            meters.note_read("certificate", is_good=True)
+            meters.show_expiry(listener.certificate.valid_until)
 
     def read_again(self) -> None:
         if not self._config.has_files_to_read_again:
@@ -38,9 +50,12 @@ class Reloading:
             keyring = keyring_of(self._config)
         except GatewayError as error:
             log.error("keys are not read again, the old ones stay", reason=str(error))
+            self._meters.note_read("keys", is_good=False)
             return
         if keyring is None:
             return
+        if self._config.api_keys_file is not None:
+            self._meters.note_read("keys", is_good=True)
         self._access.replace(keyring)
         if self._access.lets_nobody_in:
             log.warning("keys are read again, none is left: nobody is let in", file=str(self._config.api_keys_file))
@@ -68,15 +83,23 @@ class Reloading:
             num_entries = self._pronunciations.reload()
         except ConfigError as error:
             log.error("pronunciations are not read again, the old ones stay", reason=str(error))
+            self._meters.note_read("pronunciations", is_good=False)
             return
         if num_entries is not None:
             log.info("pronunciations are read again", entries=num_entries)
+            self._meters.note_read("pronunciations", is_good=True)
 
     def _read_certificate(self) -> None:
-        try:
-            has_one = self._listener.reload_certificate()
-        except ConfigError as error:
-            log.error("the certificate is not read again, the old one stays", reason=str(error))
+        certificate = self._listener.certificate
+        if certificate is None:
             return
-        if has_one:
-            log.info("the certificate is read again")
+        try:
+            certificate.reload()
+        except ConfigError as error:
+            until = certificate.valid_until.isoformat()
+            log.error("the certificate is not read again, the old one stays", reason=str(error), valid_until=until)
+            self._meters.note_read("certificate", is_good=False)
+            return
+        log.info("the certificate is read again", valid_until=certificate.valid_until.isoformat())
+        self._meters.note_read("certificate", is_good=True)
+        self._meters.show_expiry(certificate.valid_until)

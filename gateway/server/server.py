@@ -116,7 +116,7 @@ class Gateway:
         self._listener = Listener(
             config, self.quotas, stage, certificate=certificate_of(config), serve_socket=handler.serve
         )
-        self._reloading = Reloading(config, stage, self._listener, self._resumption)
+        self._reloading = Reloading(config, stage, self._listener, self._resumption, meters)
         self._agent = Agent(self._status)
         self._wyoming = WyomingServer(config, self.quotas, stage)
         self._phase = Phase.WARMING_UP

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import http.client
 import inspect
+import os
 import signal
 import socket
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ import trustme
 import uvloop
 
 from tests.integration.resuming_client import resuming
+from tests.integration.test_metrics import scrape
 from tests.integration.test_process import server_process
 from tests.integration.wire_client import TIMEOUT_S, closed_with, connect_to, running, serving
 from tests.unit.clients.deadline import deadline
@@ -77,8 +80,15 @@ class Authority:
     def context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self.ca_file)
 
-    def issue(self, *names: str) -> None:
-        issued = self.authority.issue_cert(*(names or ("127.0.0.1", "localhost")))
+    @property
+    def expires_s(self) -> float:
+        from cryptography import x509
+
+        first = x509.load_pem_x509_certificates((self.folder / "cert.pem").read_bytes())[0]
+        return first.not_valid_after_utc.timestamp()
+
+    def issue(self, *names: str, **options: Any) -> None:
+        issued = self.authority.issue_cert(*(names or ("127.0.0.1", "localhost")), **options)
         issued.private_key_pem.write_to_path(self.folder / "key.pem")
         with (self.folder / "cert.pem").open("wb") as file:
             for part in issued.cert_chain_pems:
@@ -324,6 +334,26 @@ async def test_another_certificate_without_dropping_anybody(authority: Authority
             await client.until_done("a")
 
 
+async def test_when_it_expires_and_whether_it_could_be_read_are_metrics(authority: Authority) -> None:
+    async with running(FakeEngine(), metrics_port=0, **authority.settings) as running_:
+        await running_.gateway.settled.wait()
+        told = await scrape(running_)
+        assert told("certificate_expiry_timestamp_seconds") == authority.expires_s
+        assert told("last_reload_successful", file="certificate") == 1
+        read_s = told("last_reload_success_timestamp_seconds", file="certificate")
+        (authority.folder / "key.pem").write_text("no key")
+        running_.gateway.reload()
+        told = await scrape(running_)
+        assert told("last_reload_successful", file="certificate") == 0
+        assert told("last_reload_success_timestamp_seconds", file="certificate") == read_s
+        assert told("certificate_expiry_timestamp_seconds") == authority.expires_s, "the old one stays"
+        authority.issue(not_after=datetime(2031, 5, 6, tzinfo=UTC))
+        running_.gateway.reload()
+        told = await scrape(running_)
+        assert told("last_reload_successful", file="certificate") == 1
+        assert told("certificate_expiry_timestamp_seconds") == datetime(2031, 5, 6, tzinfo=UTC).timestamp()
+
+
 def other_key(authority: Authority) -> None:
     key = authority.folder / "key.pem"
     authority.authority.issue_cert("x").private_key_pem.write_to_path(key)
@@ -346,6 +376,13 @@ def encrypted_key(authority: Authority) -> None:
     path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
 
 
+def forbidden_key(authority: Authority) -> None:
+    """As certbot's is for a service; root may read all."""
+    (authority.folder / "key.pem").chmod(0)
+    if os.geteuid() == 0:
+        pytest.skip("root may read every file")
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
@@ -353,6 +390,7 @@ def encrypted_key(authority: Authority) -> None:
         (no_file, r"the certificate .*cert\.pem cannot be read: No such file"),
         (no_pem, "no certificate and its key"),
         (encrypted_key, "the key is encrypted"),
+        (forbidden_key, "this server's user may not"),
     ],
 )
 def test_a_certificate_that_is_none_is_told_at_the_start(authority: Authority, spoil: Any, reason: str) -> None:

@@ -6,10 +6,12 @@ It must not know what comes behind the handshake.
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine, Generator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, cast
 
 from voicegate.gateway.config_fields import ConfigError
+from voicegate.gateway.server.entrance.validity import valid_until
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES
 from voicegate.gateway.setting_files import read_setting_file
 
@@ -25,21 +27,29 @@ T = TypeVar("T")
 
 
 class Certificate:
+    """`context` is for connections from here on, and holds until `valid_until`."""
+
     def __init__(self, chain: Path, key: Path) -> None:
         """Raises ConfigError."""
         self._chain = chain
         self._key = key
-        self.context = self._read()
+        self.context, self.valid_until = self._read()
 
     def reload(self) -> None:
-        """For connections from here on. Raises ConfigError, and then the old one stays."""
-        self.context = self._read()
+        """Raises ConfigError, and then the old one stays."""
+        self.context, self.valid_until = self._read()
 
-    def _read(self) -> ssl.SSLContext:
+    def _read(self) -> tuple[ssl.SSLContext, datetime]:
+        read = {}
         for path, kind in ((self._chain, "certificate"), (self._key, "key")):
             try:
                 # The ssl module does not say which of the two is missing, and waits for a pipe.
-                read_setting_file(path, _MAX_PEM_BYTES)
+                read[kind] = read_setting_file(path, _MAX_PEM_BYTES)
+            except PermissionError as error:
+                raise ConfigError(
+                    f"the {kind} {path} cannot be read: this server's user may not. Give that user a copy of its own, "
+                    "as deploy/certbot-deploy-hook.sh does"
+                ) from error
             except OSError as error:
                 raise ConfigError(f"the {kind} {path} cannot be read: {error.strerror or error}") from error
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -48,12 +58,13 @@ class Certificate:
         context.set_alpn_protocols(["http/1.1"])
         try:
             context.load_cert_chain(self._chain, self._key, password=_refuse_password)
+            until = valid_until(read["certificate"].decode("ascii", "replace"))
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(
                 f"{self._chain} and {self._key} are no certificate and its key, both in PEM ({error}); the file of the "
                 "certificate holds its whole chain, its own first"
             ) from error
-        return context
+        return context, until
 
 
 def _refuse_password() -> str:

@@ -6,6 +6,7 @@ tags those that the operator has listed (ADR 0023). Of these the log tells.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -99,6 +100,23 @@ class Meters:
         self._lag = histogram("event_loop_lag_seconds", "How late the event loop comes to a timer", _LAG_S)
         self._returns = counter("session_returns", "Clients that came back for their session, or did not", "outcome")
         self._kept = Gauge("voicegate_resume_kept_bytes", "Kept for clients that may come back", registry=registry)
+        self._expiry = Gauge(
+            "voicegate_certificate_expiry_timestamp_seconds",
+            "When the certificate in use expires; 0 without TLS",
+            registry=registry,
+        )
+        self._is_read = Gauge(
+            "voicegate_last_reload_successful",
+            "1: keys, pronunciations or the certificate could be read when last asked for",
+            ("file",),
+            registry=registry,
+        )
+        self._read_at = Gauge(
+            "voicegate_last_reload_success_timestamp_seconds",
+            "When keys, pronunciations or the certificate could last be read",
+            ("file",),
+            registry=registry,
+        )
         for each in Return:
             self._returns.labels(each.value)
         for outcome in OUTCOMES:
@@ -163,6 +181,15 @@ class Meters:
 
     def note_return(self, outcome: Return) -> None:
         self._returns.labels(outcome.value).inc()
+
+    def note_read(self, file: str, *, is_good: bool) -> None:
+        """`file`: keys, pronunciations or certificate."""
+        self._is_read.labels(file).set(is_good)
+        if is_good:
+            self._read_at.labels(file).set_to_current_time()
+
+    def show_expiry(self, valid_until: datetime) -> None:
+        self._expiry.set(valid_until.timestamp())
 
     def show_kept_bytes(self, read: Callable[[], int]) -> None:
         """`read` is asked whenever somebody looks, from another thread."""

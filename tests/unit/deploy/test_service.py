@@ -1,7 +1,11 @@
 """Those who stop the server give it the time that it takes, and ask it for what it gives."""
 
+import getpass
+import os
+import subprocess
 from pathlib import Path
 
+from tests.unit.deploy.test_setup import program
 from voicegate.gateway.config import GatewayConfig, from_environment
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -28,3 +32,17 @@ def test_the_example_environment_is_settings_of_ours() -> None:
     assert config.require_key
     assert config.api_keys_file is not None
     assert config.metrics_port == 9464
+
+
+def test_certbots_hook_gives_the_services_user_a_copy_and_has_it_read(tmp_path: Path) -> None:
+    lineage, folder, programs = tmp_path / "live", tmp_path / "tls", tmp_path / "bin"
+    lineage.mkdir()
+    for name in ("fullchain", "privkey"):
+        (lineage / f"{name}.pem").write_text(name)
+    program(programs / "systemctl", f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n')
+    paths = {"RENEWED_LINEAGE": str(lineage), "TLS_DIR": str(folder), "GATEWAY_USER": getpass.getuser()}
+    told = {**os.environ, **paths, "PATH": f"{programs}:{os.environ['PATH']}"}
+    subprocess.run(["sh", DEPLOY / "certbot-deploy-hook.sh"], env=told, check=True)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"cert.pem": "fullchain", "key.pem": "privkey"}
+    assert [path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())] == [0o700, 0o600, 0o600]
+    assert (tmp_path / "asked").read_text().splitlines() == ["is-active --quiet voicegate", "reload voicegate"]
