@@ -1,12 +1,12 @@
 """How this process runs a model: device, room and pace. What the model is stands in model_config. No torch."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from voicegate.engine import additions
 from voicegate.engine.cores import num_usable_cores
 
 DEVICES: Final = ("auto", "cpu", "cuda")
@@ -15,13 +15,9 @@ KV_DTYPES: Final = ("auto", "bfloat16", "float32", "float8")
 FLOW_PRODUCTS: Final = ("precision", "float8")
 VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
 FLOW_CONTEXTS: Final = ("whole", "trimmed")
-TOKEN2WAV_BACKENDS: Final = ("auto", "cuda", "tensorrt")
-LLM_BACKENDS: Final = ("auto", "cuda", "tensorrt-llm", "torch")
+TOKEN2WAV_BACKENDS: Final = ("auto", "cuda", *additions.names("token2wav"))
+LLM_BACKENDS: Final = ("auto", "cuda", *additions.names("llm"), "torch")
 TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
-
-# Of `llm_device` and `token2wav_devices`. Of CPUs any number is the one there is: to try it without GPUs.
-_CPU: Final = "cpu"
-_GPU: Final = re.compile(r"cuda:(0|[1-9][0-9]*)")
 
 # Of a GPU whose voices' prompts are kept twice: 46 MB a second of prompt each, of some 50 GB that contexts have there.
 _TWO_LAYOUTS_BYTES: Final = 70 << 30
@@ -201,7 +197,8 @@ class EngineConfig:
             value = getattr(self, name)
             if value not in choices:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
-        self._check_devices()
+        if self.llm_device is not None or self.token2wav_devices:
+            additions.load("disaggregated", "config").check(self)
         if self.tensorrt_llm_stream_interval < 1:
             raise ValueError(
                 f"tensorrt_llm_stream_interval is {self.tensorrt_llm_stream_interval}; it must be at least 1"
@@ -212,38 +209,6 @@ class EngineConfig:
                     f"{name} is {num_tokens}; a flow block has room for 1 to {MAX_FIRST_BLOCK_TOKENS} behind a prompt, "
                     "and 0 leaves it to the device"
                 )
-
-    @property
-    def is_disaggregated(self) -> bool:
-        return self.llm_device is not None
-
-    @property
-    def device_names(self) -> list[str]:
-        """Of a disaggregated one, as logs and metrics have them: the LLM's, then each token2wav's."""
-        return [] if self.llm_device is None else distinct_names([self.llm_device, *self.token2wav_devices])
-
-    def _check_devices(self) -> None:
-        """Of a disaggregated one. Raises ValueError."""
-        llm, token2wavs = self.llm_device, self.token2wav_devices
-        if llm is None and not token2wavs:
-            return
-        if llm is None or not token2wavs:
-            names = ("llm_device", "token2wav_devices")
-            given, missing = reversed(names) if llm is None else names
-            raise ValueError(f"{given} is set and {missing} is not: they go together, such as cuda:0 and cuda:1,cuda:2")
-        if self.device != "auto":
-            raise ValueError(f"llm_device and device ({self.device}) are both set: llm_device says where the LLM runs")
-        for name, device in (("llm_device", llm), *(("token2wav_devices", each) for each in token2wavs)):
-            if device != _CPU and not _GPU.fullmatch(device):
-                raise ValueError(f"{name} names {device!r}; a device is cuda:0, cuda:1, ... or cpu")
-        gpus = [device for device in (llm, *token2wavs) if device != _CPU]
-        if 0 < len(gpus) <= len(token2wavs):
-            raise ValueError("llm_device and token2wav_devices mix cpu with GPUs: all are GPUs, or all are cpu")
-        if llm in gpus[1:]:
-            raise ValueError(f"token2wav_devices names {llm}, which is the LLM's: leave it out, or use device cuda")
-        twice = next((device for device in gpus if gpus.count(device) > 1), None)
-        if twice is not None:
-            raise ValueError(f"token2wav_devices names {twice} twice: a GPU has one token2wav")
 
     def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU, *, has_wide_vectors: bool = True) -> "EngineConfig":
         """With the device's own numbers where this has 0; `device_type` is cpu or cuda.

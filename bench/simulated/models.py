@@ -61,7 +61,7 @@ def simulated(config: EngineConfig, device: Device, *, tokens_per_text_token: fl
         voice_room=voice_room(config, voices),
         token2wav_lane=device.token2wav,
         is_concurrent=True,
-        is_llm_apart=device.is_llm_apart,
+        shares_device=not device.is_llm_apart,
     )
     return Simulated(stages, llm)
 

@@ -424,5 +424,5 @@ def _limits_of(config: EngineConfig, stages: Stages) -> Limits:
         light_guard_s=min(guard_s, constants.LIGHT_GUARD_S) if stages.is_concurrent else guard_s,
         room_guard_s=config.room_guard_ms / 1000,
         is_concurrent=stages.is_concurrent,
-        is_llm_apart=stages.is_llm_apart,
+        shares_device=stages.shares_device,
     )

@@ -64,7 +64,7 @@ class Limits:
     # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.
     room_guard_s: float = 1.0
     is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
-    is_llm_apart: bool = False  # so do two devices, and neither slows the other down
+    shares_device: bool = True  # and each slows the other down
 
 
 # --- whose turn it is -----------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
     """The work to launch now. Equal inputs give equal decisions."""
     firsts = [(first, side) for side in (due.unheard, due.heard) if (first := side.first) is not None]
     firsts.sort(key=_first)
-    shares_device = limits.is_concurrent and not limits.is_llm_apart
+    shares_device = limits.is_concurrent and limits.shares_device
     holds_flow = shares_device and due.lacks_first_tokens and bool(firsts) and firsts[0][0][0] >= LISTENER
     takes_flow_step = intake.takes_flow_step and not holds_flow
     is_busy = len(due) >= constants.BUSY_SHARE * limits.flow_batch.num_rows

@@ -73,7 +73,7 @@ class Stages:
     voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
     token2wav_lane: Lane = HOST_LANE  # flow and vocoder
     is_concurrent: bool = False  # the lanes run side by side
-    is_llm_apart: bool = False  # and the LLM's on a device of its own
+    shares_device: bool = True  # what runs side by side slows each other down
     # Of a rendering's first block, that go to the vocoder and are heard before its others do; 0: they go together, as
     # on a lane that has not done its work when a launch returns.
     frames_ahead: int = 0

@@ -1,18 +1,21 @@
 """The devices that the models run on, their lanes, and the precisions that a configuration may name."""
 
 import importlib.util
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import torch
 
+from voicegate.engine import additions
 from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.cores import usable_cores
 from voicegate.engine.device.lanes import CudaLane, Lane, on_device
 from voicegate.engine.device.shared_cores import SharedCores, SharedHostLane
 from voicegate.engine.interface import EngineError
+
+if TYPE_CHECKING:
+    from voicegate.engine.load.seams import Layout
 
 NO_TRITON: Final = "the GPU's kernels need Triton: `pip install triton`, or use device cpu"
 
@@ -38,22 +41,6 @@ class Device:
         return on_device(self.device)
 
 
-@dataclass(frozen=True, slots=True)
-class Devices:
-    """Which device has which models."""
-
-    llm: Device
-    token2wavs: tuple[Device, ...]  # each with a flow and a vocoder
-
-    @property
-    def is_llm_apart(self) -> bool:
-        return self.llm not in self.token2wavs
-
-    @property
-    def all(self) -> tuple[Device, ...]:
-        return (self.llm, *self.token2wavs) if self.is_llm_apart else self.token2wavs
-
-
 def choose_device(name: str) -> torch.device:
     """auto: CUDA where there is one. Raises EngineError for a device that is not there."""
     if name == "cuda" and not torch.cuda.is_available():
@@ -65,53 +52,24 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def named_device(name: str) -> torch.device:
-    """Of a disaggregated configuration: cpu, or cuda:N. Raises EngineError for a GPU that is not there."""
-    device = torch.device(name)
-    if device.type == "cuda":
-        num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if device.index >= num_gpus:
-            raise EngineError(f"there is no {name}: torch sees {num_gpus} GPUs, counted from 0")
-    return device
+def layout_of(config: EngineConfig) -> "Layout | None":
+    """What places the models on several devices, where that is asked for; None: all are on one."""
+    if config.llm_device is None:
+        return None
+    found: Layout = additions.load("disaggregated", "addition").ADDITION
+    return found
 
 
 def resolved_for_device(config: EngineConfig) -> EngineConfig:
-    """With what suits the device where `config` leaves it open. Raises as `choose_device` and `named_device`.
-
-    Of several token2wavs each takes as much as suits the smallest of their GPUs.
-    """
-    if not config.is_disaggregated:
-        device = choose_device(config.device)
-        return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else _resolved_for_cpu(config)
-    gpus = [gpu_of(device) for device in map(named_device, config.token2wav_devices) if device.type == "cuda"]
-    return with_slots_for_all(config, config.resolved("cuda", smallest(gpus))) if gpus else _resolved_for_cpu(config)
+    """With what suits the device where `config` leaves it open. Raises EngineError for a device that is not there."""
+    if (layout := layout_of(config)) is not None:
+        return layout.resolved(config)
+    device = choose_device(config.device)
+    return config.resolved("cuda", gpu_of(device)) if device.type == "cuda" else resolved_for_cpu(config)
 
 
-def _resolved_for_cpu(config: EngineConfig) -> EngineConfig:
+def resolved_for_cpu(config: EngineConfig) -> EngineConfig:
     return config.resolved("cpu", has_wide_vectors=torch.backends.cpu.get_cpu_capability().startswith("AVX512"))
-
-
-def with_slots_for_all(config: EngineConfig, resolved: EngineConfig) -> EngineConfig:
-    """Raises EngineError where one LLM cannot have as many slots as were asked for."""
-    from voicegate.engine.llm.cuda.config import LINE_BUCKETS  # noqa: PLC0415 - a CPU imports nothing of CUDA's
-
-    num_token2wavs = len(config.token2wav_devices)
-    most = LINE_BUCKETS[-1] // num_token2wavs
-    if config.max_active_clauses > most:
-        raise EngineError(
-            f"max_active_clauses is {config.max_active_clauses} for each of {num_token2wavs} token2wavs; one LLM "
-            f"takes {LINE_BUCKETS[-1]} at once, which is {most} for each"
-        )
-    return replace(resolved, max_active_clauses=min(resolved.max_active_clauses, most))
-
-
-def smallest(gpus: Sequence[Gpu]) -> Gpu:
-    """What all of them have."""
-    return Gpu(
-        memory_bytes=min(gpu.memory_bytes for gpu in gpus),
-        num_multiprocessors=min(gpu.num_multiprocessors for gpu in gpus),
-        has_float8=all(gpu.has_float8 for gpu in gpus),
-    )
 
 
 def gpu_of(device: torch.device) -> Gpu:
@@ -139,26 +97,15 @@ def _has_float8(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 9)
 
 
-def open_devices(config: EngineConfig) -> Devices:
-    """Raises as `named_device` and `open_device`."""
-    if config.llm_device is None:
-        only = open_device(config)
-        return Devices(only, (only,))
-    chosen = [named_device(name) for name in (config.llm_device, *config.token2wav_devices)]
-    for token2wav in chosen[1:]:
-        _check_products(config, token2wav)
-    llm, *token2wavs = map(_opened, chosen)
-    return Devices(llm, tuple(token2wavs))
-
-
 def open_device(config: EngineConfig) -> Device:
     """Raises as `choose_device`, and EngineError for a GPU without Triton, or without what `config` asks of it."""
     device = choose_device(config.device)
+    return opened(config, device)
+
+
+def opened(config: EngineConfig, device: torch.device) -> Device:
+    """Raises EngineError for a GPU without Triton, or without what `config` asks of it."""
     _check_products(config, device)
-    return _opened(device)
-
-
-def _opened(device: torch.device) -> Device:
     if device.type == "cpu":
         lane = SharedHostLane(SharedCores(len(usable_cores())))
         return Device(device, lane, lane)

@@ -1,8 +1,14 @@
 """What a model takes of a GPU's memory, by part, before any of it is loaded. It must not touch a device."""
 
 import math
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
+
+import structlog
+import torch
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import VoiceRoom
@@ -10,12 +16,14 @@ from voicegate.engine.figures import told_apart
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.model import llm_shapes
 from voicegate.engine.load.cosyvoice3 import KERNELS, first_blocks, token2wav_addition
-from voicegate.engine.load.devices import DTYPES, KV_DTYPES
+from voicegate.engine.load.devices import DTYPES, KV_DTYPES, layout_of
 from voicegate.engine.load.family import family_of
 from voicegate.engine.load.llm import llm_positions
 from voicegate.engine.model.config import COSYVOICE3, ModelConfig
 from voicegate.engine.model.weights import num_weights
 from voicegate.engine.units import FRAME_RATE_HZ
+
+log = structlog.get_logger()
 
 # What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
 # when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
@@ -35,6 +43,11 @@ PROCESS_BYTES: Final = 1200 << 20
 # Of the flow's blocks, that voices' prompts may take for short first blocks (ADR 0007). Higher -> more voices have
 # them; lower -> more streams beside them.
 _LAYOUTS_SHARE: Final = 1 / 8
+
+# Of what is free for the flow's blocks. Higher -> more voices are heard at once after a pause; lower -> more streams
+# beside them, where many voices have been added.
+_VOICES_SHARE: Final = 1 / 2
+_MEMINFO: Final = Path("/proc/meminfo")
 
 GIB: Final = 1 << 30
 
@@ -117,23 +130,10 @@ def _backend_bytes(config: EngineConfig, model: ModelConfig) -> int:
     return sum(found.gpu_bytes(config, model) for name in named if (found := token2wav_addition(name)) is not None)
 
 
-def memory_apart(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> tuple[GpuMemory, GpuMemory]:
-    """Of a disaggregated one: of the GPU with the LLM, which has slots for all token2wavs, and of one with these."""
-    num_slots = config.max_active_clauses * len(config.token2wav_devices)
-    llm = gpu_memory(replace(config, max_active_clauses=num_slots), model, room)
-    token2wav = gpu_memory(config, model, room)
-    return (
-        replace(
-            llm,
-            vocoder_bytes=0,
-            backend_bytes=0,
-            flow_weight_bytes=0,
-            working_bytes=0,
-            voice_blocks=0,
-            clause_blocks=0,
-        ),
-        replace(token2wav, llm_weight_bytes=0, llm_slot_bytes=0),
-    )
+def gpu_memories(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Mapping[str, GpuMemory]:
+    """By device, as `config` names them; "" is the only one. The last has a flow."""
+    layout = layout_of(config)
+    return {"": gpu_memory(config, model, room)} if layout is None else layout.gpu_memories(config, model, room)
 
 
 def spare_room(config: EngineConfig) -> VoiceRoom:
@@ -141,18 +141,57 @@ def spare_room(config: EngineConfig) -> VoiceRoom:
     return VoiceRoom((config.spare_voice_tokens,) * config.spare_voices)
 
 
-def with_layouts_that_fit(
-    config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int, *, is_llm_apart: bool
-) -> EngineConfig:
+def with_layouts_that_fit(config: EngineConfig, model: ModelConfig, room: VoiceRoom, free_bytes: int) -> EngineConfig:
     """`config`, resolved; without short first blocks where they would leave too little for speech beside the voices."""
     usual = replace(config, whole_first_block_tokens=config.first_block_tokens)
-
-    def memory(config: EngineConfig) -> GpuMemory:
-        return memory_apart(config, model, room)[1] if is_llm_apart else gpu_memory(config, model, room)
-
-    least = memory(usual)
+    least = _of_flow(usual, model, room)
     most_blocks = least.voice_blocks + int(_LAYOUTS_SHARE * least.num_blocks_in(free_bytes))
-    return config if memory(config).voice_blocks <= most_blocks else usual
+    return config if _of_flow(config, model, room).voice_blocks <= most_blocks else usual
+
+
+def _of_flow(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> GpuMemory:
+    *_, memory = gpu_memories(config, model, room).values()
+    return memory
+
+
+def fitting_room(config: EngineConfig, model: ModelConfig, room: VoiceRoom, gpu_bytes: int | None) -> VoiceRoom:
+    """`room`, without voices for which there is no place at once: these take turns (core/voice_shelf.py).
+
+    `config` is resolved. `gpu_bytes`: free on the GPU of the flow; None: it is on the CPU.
+    """
+    # Of a GPU the usual first block alone is counted: others are left out where voices are many.
+    num_layouts = first_blocks(config).num_layouts if gpu_bytes is None else 1
+    needs = family_of(model).needs(model, dtype=torch.float32, kv_dtype=torch.float32, num_layouts=num_layouts)
+    if gpu_bytes is None:
+        num_free = _free_host_bytes() // needs.block_bytes
+    else:
+        num_free = _of_flow(config, model, room).num_blocks_in(gpu_bytes)
+    fitting = room_within(room, needs.num_blocks, int(_VOICES_SHARE * num_free))
+    if fitting != room:
+        log.info("voices_take_turns", num_prompts=len(room.prompt_tokens), num_held=len(fitting.prompt_tokens))
+    return fitting
+
+
+def room_within(room: VoiceRoom, num_blocks: Callable[[int], int], most_blocks: int) -> VoiceRoom:
+    """The longest prompt has a place, or its voice could not speak; then the others, the longer first."""
+    if sum(map(num_blocks, room.prompt_tokens)) <= most_blocks:
+        return room
+    longest, *others = sorted(room.prompt_tokens, reverse=True)
+    kept, num_left = [longest], most_blocks - num_blocks(longest)
+    for num_tokens in others:
+        if num_blocks(num_tokens) <= num_left:
+            num_left -= num_blocks(num_tokens)
+            kept.append(num_tokens)
+    return VoiceRoom(tuple(kept))
+
+
+def _free_host_bytes() -> int:
+    """Half of all where the system does not tell."""
+    try:
+        (line,) = [line for line in _MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:")]
+        return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def check_room(memory: GpuMemory, config: EngineConfig, free_bytes: int, *, where: str = "the GPU") -> None:

@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.stages import VoiceRoom
+from voicegate.engine.core.worker import LoadedEngine
+from voicegate.engine.device.watcher import Waker
 from voicegate.engine.flow.backend import FlowBackend
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.load.devices import Device
@@ -18,9 +22,10 @@ from voicegate.engine.units import FRAME_RATE_HZ
 from voicegate.engine.vocoder.backend import VocoderBackend
 from voicegate.engine.vocoder.model import VocoderModel
 
-if TYPE_CHECKING:  # they need Triton, which CPU installations lack
+if TYPE_CHECKING:  # of these all but the last need Triton, which CPU installations lack
     from voicegate.engine.flow.cuda.config import FlowCudaConfig
     from voicegate.engine.flow.cuda.estimator import StepEngines
+    from voicegate.engine.load.memory import GpuMemory
     from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
     from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
 
@@ -116,3 +121,22 @@ class Token2wavAddition(Protocol):
 
     def usable(self, part: str, config: EngineConfig, model: ModelConfig, device: torch.device) -> str:
         """What would run, in a few words. Raises EngineError that says why it cannot be used."""
+
+
+class Layout(Protocol):
+    """Another place for the models than one device: `llm_device` asks for it.
+
+    Its module `config` has `check`, without torch: it raises ValueError for settings that do not go together.
+    """
+
+    def resolved(self, config: EngineConfig) -> EngineConfig:
+        """As devices.resolved_for_device."""
+
+    def limited(self, config: EngineConfig, resolved: EngineConfig) -> EngineConfig:
+        """`resolved` for one of its GPUs, as the others allow. Raises EngineError where `config` asks for more."""
+
+    def gpu_memories(self, config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> "Mapping[str, GpuMemory]":
+        """See memory.gpu_memories."""
+
+    def load_engine(self, config: EngineConfig, sink: Sink, waker: Waker, progress: Progress) -> LoadedEngine:
+        """As build.load_engine; `config` is resolved."""

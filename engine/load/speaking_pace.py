@@ -10,7 +10,7 @@ from voicegate.engine.core.prompting import PassPrompt, voice_prompt
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend, SequenceRequest
 from voicegate.engine.load.build import configured_voices, set_threads
-from voicegate.engine.load.devices import open_devices, resolved_for_device
+from voicegate.engine.load.devices import open_device, resolved_for_device
 from voicegate.engine.load.llm import load_llm
 from voicegate.engine.load.progress import SILENT
 from voicegate.engine.load.startup import ModelStart
@@ -60,7 +60,7 @@ def measure_pace(
         prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
         reader = SpanReader(voice.language(model.languages) or model.languages[0], tags=tokenizer.tags)
         sentences = [_read(text, reader, tokenizer, max_letters(config.max_clause_tokens)) for text in texts]
-        device = open_devices(config).llm
+        device = open_device(config)
         start = ModelStart(device.device, SILENT)
         llm = load_llm(config, model, device, num_prompt_tokens=voice.num_tokens, start=start)
     except (ValueError, OSError) as error:

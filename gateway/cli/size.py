@@ -132,11 +132,10 @@ def run(options: argparse.Namespace) -> int:
 def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
     with server_imports():
         from voicegate.engine.interface import EngineError  # noqa: PLC0415
-        from voicegate.engine.load.devices import with_slots_for_all  # noqa: PLC0415 - torch
+        from voicegate.engine.load.devices import layout_of  # noqa: PLC0415 - torch
         from voicegate.engine.load.memory import (  # noqa: PLC0415
             PROCESS_BYTES,
-            gpu_memory,
-            memory_apart,
+            gpu_memories,
             spare_room,
             with_layouts_that_fit,
         )
@@ -144,23 +143,23 @@ def size(card: Card, config: GatewayConfig, model: "ModelConfig") -> Sized:
 
     try:
         resolved = (asked := engine_config(config)).resolved("cuda", card.gpu)
-        if asked.is_disaggregated:
-            resolved = with_slots_for_all(asked, resolved)
+        layout = layout_of(asked)
+        resolved = resolved if layout is None else layout.limited(asked, resolved)
     except (ValueError, EngineError) as error:
         raise CommandError(str(error)) from error
     num_token2wavs = max(len(resolved.token2wav_devices), 1)
     room, free_bytes = spare_room(resolved), card.gpu.memory_bytes - PROCESS_BYTES
-    resolved = with_layouts_that_fit(resolved, model, room, free_bytes, is_llm_apart=resolved.is_disaggregated)
-    parts = memory_apart(resolved, model, room) if resolved.is_disaggregated else (gpu_memory(resolved, model, room),)
+    resolved = with_layouts_that_fit(resolved, model, room, free_bytes)
+    parts = tuple(gpu_memories(resolved, model, room).values())
     memory, least_bytes = parts[-1], max(part.least_bytes for part in parts)
     fits = least_bytes <= free_bytes
     blocks = memory.num_blocks_in(free_bytes) if fits else 0
     is_of_that_size = abs(memory.num_weights / MEASURED_WEIGHTS - 1) < _WEIGHTS_TOLERANCE
-    has_known_speed = is_of_that_size and model.family == _MEASURED_FAMILY and not resolved.is_disaggregated
+    has_known_speed = is_of_that_size and model.family == _MEASURED_FAMILY and layout is None
     speed = speed_of(card) if has_known_speed else None
     return Sized(
         card=card.name,
-        gpus=num_token2wavs + resolved.is_disaggregated,
+        gpus=num_token2wavs if layout is None else num_token2wavs + 1,
         memory_gib=card.memory_gib,
         least_gib=round((least_bytes + PROCESS_BYTES) / _GIB, 1),
         fits=fits,

@@ -20,6 +20,9 @@ from tests.gpu.test_engine_cuda import spectral_distance
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.polling import until
 from tests.support.stepaudio2_engine import write_model
+from voicegate.engine.backends.disaggregated import addition
+from voicegate.engine.backends.disaggregated.addition import Devices
+from voicegate.engine.backends.disaggregated.config import device_names
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.worker import ThreadedEngine
 from voicegate.engine.flow.backend import FlowBackend
@@ -33,9 +36,7 @@ from voicegate.engine.interface import (
     SpeakingMode,
     UtteranceId,
 )
-from voicegate.engine.load import build
 from voicegate.engine.load.build import create_engine
-from voicegate.engine.load.devices import Devices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")]
 
@@ -131,13 +132,13 @@ async def test_each_gpu_holds_models() -> None:
 async def test_a_gpu_that_hangs_fails_what_it_spoke_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a kernel that does not end makes it: what is launched behind it waits."""
     opened: list[Devices] = []
-    open_devices = build.open_devices
+    open_devices = addition.open_devices
 
     def open_and_keep(config: EngineConfig) -> Devices:
         opened.append(open_devices(config))
         return opened[-1]
 
-    monkeypatch.setattr(build, "open_devices", open_and_keep)
+    monkeypatch.setattr(addition, "open_devices", open_and_keep)
     config = replace(apart(config_of(TINY_MODEL_DIR)), device_patience_s=PATIENCE_S)
     num_token2wavs = len(config.token2wav_devices)
     async with listening(config) as listener:
@@ -147,7 +148,7 @@ async def test_a_gpu_that_hangs_fails_what_it_spoke_and_goes_on(monkeypatch: pyt
             torch.cuda._sleep(HANG_CYCLES)
         ends = [await listener.until_end(name) for name in said_by_each(listener, "u", num_token2wavs)]
         assert [type(end) for end in ends] == [Failed, *[Done] * (num_token2wavs - 1)]
-        assert [name for name, hangs in engine.stats().hangs.items() if hangs] == [config.device_names[1]]
+        assert [name for name, hangs in engine.stats().hangs.items() if hangs] == [device_names(config)[1]]
         assert (engine.unready_reason is None) is (num_token2wavs > 1)
         await until(lambda: not any(engine.stats().hangs.values()), timeout_s=120.0)
         # Told once the step is over that saw it go on: who comes before is refused as overloaded.
@@ -165,7 +166,7 @@ def said_by_each(listener: Listener, name: str, number: int) -> list[UtteranceId
 
 async def test_a_start_that_fails_on_the_last_gpu_names_it_and_gives_all_back(monkeypatch: pytest.MonkeyPatch) -> None:
     config = apart(config_of(TINY_MODEL_DIR))
-    load_flow = build.load_flow
+    load_flow = addition.load_flow
 
     def fail_on_the_last(*arguments: Any, **options: Any) -> FlowBackend[Any, Any]:
         if torch.cuda.current_device() == len(config.token2wav_devices):
@@ -174,9 +175,9 @@ async def test_a_start_that_fails_on_the_last_gpu_names_it_and_gives_all_back(mo
 
     gc.collect()
     before = [torch.cuda.memory_allocated(number) for number in range(torch.cuda.device_count())]
-    monkeypatch.setattr(build, "load_flow", fail_on_the_last)
+    monkeypatch.setattr(addition, "load_flow", fail_on_the_last)
     engine = create_engine(config)
-    with pytest.raises(EngineError, match=f"the start failed on {config.device_names[-1]}: OutOfMemoryError"):
+    with pytest.raises(EngineError, match=f"the start failed on {device_names(config)[-1]}: OutOfMemoryError"):
         await engine.start()
     await engine.close()
     del engine

@@ -13,10 +13,10 @@ from tests.support.disaggregated import Driven
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2_engine import write_model
 from tests.support.tiny_engine import CONFIG
+from voicegate.engine.backends.disaggregated.addition import load_all_stages
 from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import Stages
-from voicegate.engine.load.build import load_all_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 

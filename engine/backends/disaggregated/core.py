@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+import structlog
+
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.backends.disaggregated.config import device_names
 from voicegate.engine.backends.disaggregated.shared_llm import SharedLlm
-from voicegate.engine.backends.disaggregated.watched_device import WatchedDevice
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.arrivals import Answer
 from voicegate.engine.core.core import EngineCore
@@ -29,8 +31,10 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.placement import Load, choose
-from voicegate.engine.pulse import LOOK_S
+from voicegate.engine.pulse import LOOK_S, PulseWatch
 from voicegate.engine.voices.voice import Voice
+
+log = structlog.get_logger()
 
 # What a client is told; the log has the rest.
 _HANGS: Final = "the device that spoke this hangs; try again"
@@ -42,6 +46,28 @@ class _Arrival:
 
     answer: Answer
     outcomes: dict[int, ReadyVoice | EngineError]  # by core
+
+
+class WatchedDevice:
+    """One device, and whether it hangs: it is told what the device got done, and the time."""
+
+    def __init__(self, name: str, *, patience_s: float) -> None:
+        self.name = name
+        self.hangs = False
+        self.num_hangs = 0  # so far
+        self.num_utterances_lost = 0
+        self._patience_s = patience_s
+        self._watch = PulseWatch(patience_s)
+
+    def look(self, pulse: int | None, now_s: float) -> bool:
+        """Several times a second; True: since now it hangs. `pulse` as PulseWatch has it."""
+        hung, self.hangs = self.hangs, self._watch.look(pulse, now_s)
+        if self.hangs and not hung:
+            self.num_hangs += 1
+            log.error("device_hangs", device=self.name, limit_s=self._patience_s)
+        elif hung and not self.hangs:
+            log.warning("device_goes_on", device=self.name)
+        return self.hangs and not hung
 
 
 class DisaggregatedCore:
@@ -76,7 +102,7 @@ class DisaggregatedCore:
             for stages, share in zip(all_stages, self._llm.shares, strict=True)
         )
         self._prepared: dict[int, list[ReadyVoice]] = {}  # voices that nobody has put up yet, by id of the first core's
-        devices = [WatchedDevice(name, patience_s=config.device_patience_s) for name in config.device_names]
+        devices = [WatchedDevice(name, patience_s=config.device_patience_s) for name in device_names(config)]
         self._llm_device, self._devices = devices[0], tuple(devices[1:])  # these as `cores`
         self._next_look_s = 0.0
         self._at: WatchedDevice | None = None  # that this thread may be waiting for

@@ -85,7 +85,7 @@ def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> 
     import torch  # noqa: PLC0415 - as above
 
     from voicegate.engine.config import REFERENCE_GPU  # noqa: PLC0415
-    from voicegate.engine.load.memory import gpu_memory, memory_apart, spare_room, with_layouts_that_fit  # noqa: PLC0415
+    from voicegate.engine.load.memory import gpu_memories, spare_room, with_layouts_that_fit  # noqa: PLC0415
     from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
 
     free_bytes, total_bytes = torch.cuda.mem_get_info(number)
@@ -95,14 +95,10 @@ def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> 
     try:
         resolved = engine_config(config).resolved("cuda", replace(REFERENCE_GPU, memory_bytes=total_bytes))
         model = check_config(config.found_model_dir())
-        room, is_llm_apart = spare_room(resolved), resolved.is_disaggregated
-        resolved = with_layouts_that_fit(resolved, model, room, free_bytes, is_llm_apart=is_llm_apart)
-        if is_llm_apart:
-            of_llm, of_token2wav = memory_apart(resolved, model, room)
-            memory = of_llm if resolved.llm_device == f"cuda:{number}" else of_token2wav
-        else:
-            memory = gpu_memory(resolved, model, room)
-        needed_bytes = memory.least_bytes
+        room = spare_room(resolved)
+        resolved = with_layouts_that_fit(resolved, model, room, free_bytes)
+        memories = gpu_memories(resolved, model, room)
+        needed_bytes = (memories.get("") or memories[f"cuda:{number}"]).least_bytes
     except (ConfigError, UnfitFile):  # told where the model is checked
         needed_bytes = 0
     if free_bytes >= needed_bytes:
@@ -125,15 +121,17 @@ def check_llm_addition(config: GatewayConfig) -> Finding:
     if config.merged_hf_dir is None:
         return Finding(Level.FAIL, subject, "it needs a checkpoint: --merged-hf-dir")
     try:
-        from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
-        from voicegate.engine.load.devices import choose_device, named_device  # noqa: PLC0415
+        import torch  # noqa: PLC0415 - as above
+
+        from voicegate.engine.interface import EngineError  # noqa: PLC0415
+        from voicegate.engine.load.devices import choose_device  # noqa: PLC0415
         from voicegate.engine.load.llm import llm_addition  # noqa: PLC0415
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
     except (ImportError, OSError) as error:
         return _not_importable(Level.FAIL, "engine", error)
     try:
         wanted, model = engine_config(config), check_config(config.found_model_dir())
-        device = choose_device(wanted.device) if wanted.llm_device is None else named_device(wanted.llm_device)
+        device = choose_device(wanted.device) if wanted.llm_device is None else torch.device(wanted.llm_device)
         described = llm_addition(config.llm_backend).check(wanted, model, device)
     except (EngineError, ConfigError, UnfitFile, ValueError, RuntimeError) as error:
         return Finding(Level.FAIL, subject, str(error).partition("\n")[0])

@@ -230,7 +230,7 @@ def test_beside_the_flow_no_llm_step_of_many_rows_is_launched_ahead() -> None:
     assert decide([running, *newcomers], 5.0, GPU).llm is not None
     assert decide([running, *newcomers[:15]], 5.0, GPU, under_way).llm is not None, "few: they would wait for the host"
     assert decide(newcomers, 5.0, GPU, under_way).llm is not None, "the device would"
-    assert decide([running, *newcomers], 5.0, replace(GPU, is_llm_apart=True), under_way).llm is not None
+    assert decide([running, *newcomers], 5.0, replace(GPU, shares_device=False), under_way).llm is not None
 
 
 def test_of_four_steps_that_a_newcomer_waits_for_one_takes_along_who_has_plenty_left() -> None:
@@ -270,7 +270,7 @@ def test_the_llm_makes_way_for_first_blocks_to_their_end() -> None:
     assert decide([heard._replace(deadline_s=5.5)], 5.0, GPU, under_way).llm is None, "first blocks take milliseconds"
     short = heard._replace(deadline_s=5.1, awaits_samples=True)
     assert decide([short], 5.0, GPU, under_way).llm == LlmStep((1,)), "and for a listener about to run dry"
-    assert decide([heard], 5.0, replace(GPU, is_llm_apart=True), under_way).llm == LlmStep((1,))
+    assert decide([heard], 5.0, replace(GPU, shares_device=False), under_way).llm == LlmStep((1,))
 
 
 def test_the_flow_holds_what_nobody_is_about_to_need_while_a_newcomer_lacks_tokens() -> None:
@@ -288,7 +288,9 @@ def test_the_flow_holds_what_nobody_is_about_to_need_while_a_newcomer_lacks_toke
     assert decide([newcomer, short], 5.0, GPU).flow == BeginBlocks((2,)), "who would run dry waits for nobody"
     unheard = IDLE._replace(key=4, block_frames=50)
     assert decide([newcomer, unheard, ready], 5.0, GPU).flow == BeginBlocks((4, 2)), "nor does a first block"
-    assert decide([newcomer, ready], 5.0, replace(GPU, is_llm_apart=True)).flow == BeginBlocks((2,)), "nobody is slowed"
+    assert decide([newcomer, ready], 5.0, replace(GPU, shares_device=False)).flow == BeginBlocks((2,)), (
+        "nobody is slowed"
+    )
     assert decide([newcomer, ready], 5.0, LIMITS).flow is None, "one processor takes one of the two"
     assert decide([newcomer, ready], 5.0, LIMITS).holds_flow is False
 
@@ -421,7 +423,7 @@ def test_the_llm_yields_only_to_work_that_is_done() -> None:
 
 
 def test_an_llm_on_a_device_of_its_own_makes_way_for_nobody() -> None:
-    apart = replace(LANES, is_llm_apart=True)
+    apart = replace(LANES, shares_device=False)
     starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
     assert decide([starting, calm(2)], 0.0, apart) == Decision(LlmStep((1, 2)), BeginBlocks((1,)))
     backlog = [calm(key, block_frames=50) for key in range(4)]

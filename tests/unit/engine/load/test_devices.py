@@ -1,96 +1,12 @@
-"""Where a disaggregated engine's models go, and what of it is refused before anything is loaded."""
+"""What a configuration leaves open follows the device that it runs on."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from tests.support.golden import TINY_MODEL_DIR
-from tests.support.tiny_engine import CONFIG
-from tests.unit.engine.load.test_runners import gpu_lanes
-from voicegate.engine.config import EngineConfig, Gpu
-from voicegate.engine.device.lanes import CudaLane
-from voicegate.engine.interface import EngineError
-from voicegate.engine.load import build, devices
-from voicegate.engine.load.devices import open_devices, resolved_for_device, smallest
-from voicegate.engine.load.memory import GIB, SPARE_GPU_BYTES, gpu_memory, memory_apart, spare_room
-from voicegate.engine.model.model_json import load_model_config
-
-APART = EngineConfig(Path("m"), llm_device="cuda:0", token2wav_devices=("cuda:1", "cuda:2"))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"llm_device": "cuda:0"}, "llm_device is set and token2wav_devices is not: they go together"),
-        ({"token2wav_devices": ("cuda:1",)}, "token2wav_devices is set and llm_device is not"),
-        ({"llm_device": "cuda:0", "token2wav_devices": ("cuda:1",), "device": "cuda"}, r"device \(cuda\) are both set"),
-        ({"llm_device": "gpu0", "token2wav_devices": ("cuda:1",)}, "llm_device names 'gpu0'; a device is cuda:0"),
-        ({"llm_device": "cuda", "token2wav_devices": ("cuda:1",)}, "llm_device names 'cuda'; a device is cuda:0"),
-        ({"llm_device": "cuda:0", "token2wav_devices": ("cuda:01",)}, "token2wav_devices names 'cuda:01'"),
-        ({"llm_device": "cuda:0", "token2wav_devices": ("cuda:1", "cuda:0")}, "cuda:0, which is the LLM's"),
-        ({"llm_device": "cuda:0", "token2wav_devices": ("cuda:1", "cuda:1")}, "names cuda:1 twice"),
-        ({"llm_device": "cuda:0", "token2wav_devices": ("cpu",)}, "mix cpu with GPUs"),
-        ({"llm_device": "cpu", "token2wav_devices": ("cuda:0",)}, "mix cpu with GPUs"),
-        ({"llm_device": "cuda:0", "token2wav_devices": ("cuda:1", "cpu")}, "mix cpu with GPUs"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        EngineConfig(Path("m"), **settings)
-
-
-def test_cpus_stand_in_for_any_number_of_devices() -> None:
-    config = replace(APART, llm_device="cpu", token2wav_devices=("cpu", "cpu"))
-    opened = open_devices(resolved_for_device(config))
-    assert (opened.is_llm_apart, len(opened.all)) == (True, 3)
-    assert not any(device.is_cuda for device in opened.all)
-    alone = open_devices(CONFIG)
-    assert (alone.is_llm_apart, alone.all) == (False, (alone.llm,))
-
-
-def gpus(monkeypatch: pytest.MonkeyPatch, *gib: int) -> None:
-    """So many, as far as placing goes."""
-    gpu_lanes(monkeypatch)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gib))
-    monkeypatch.setattr(devices, "gpu_of", lambda device: Gpu(gib[device.index] * GIB, 132))
-
-
-def test_each_device_has_a_lane_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus(monkeypatch, 80, 80, 80)
-    opened = open_devices(resolved_for_device(APART))
-    assert [str(device.device) for device in opened.all] == ["cuda:0", "cuda:1", "cuda:2"]
-    lanes = [opened.llm.llm_lane, *(device.token2wav_lane for device in opened.token2wavs)]
-    assert len({id(lane) for lane in lanes}) == 3
-    assert all(isinstance(lane, CudaLane) for lane in lanes)
-
-
-def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus(monkeypatch, 80, 80)
-    with pytest.raises(EngineError, match="there is no cuda:2: torch sees 2 GPUs, counted from 0"):
-        open_devices(APART)
-    with pytest.raises(EngineError, match="there is no cuda:2"):
-        resolved_for_device(APART)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(EngineError, match="there is no cuda:0: torch sees 0 GPUs"):
-        open_devices(APART)
-
-
-def test_sizes_follow_the_smallest_token2wav_and_what_one_llm_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus(monkeypatch, 24, 140, 80)
-    alone = replace(APART, llm_device=None, token2wav_devices=(), device="cuda")
-    assert (
-        resolved_for_device(APART).max_active_clauses == alone.resolved("cuda", Gpu(80 * GIB, 132)).max_active_clauses
-    )
-    gpus(monkeypatch, *[140] * 5)
-    of_four = replace(APART, token2wav_devices=("cuda:1", "cuda:2", "cuda:3", "cuda:4"))
-    assert resolved_for_device(of_four).max_active_clauses == 256
-    with pytest.raises(EngineError, match="300 for each of 4 token2wavs; one LLM takes 1024 at once, which is 256"):
-        resolved_for_device(replace(of_four, max_active_clauses=300))
-    mixed = smallest([Gpu(80 * GIB, 108, has_float8=False), Gpu(40 * GIB, 132)])
-    assert mixed == Gpu(40 * GIB, 108, has_float8=False)
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.load.devices import resolved_for_device
 
 
 @pytest.mark.parametrize(
@@ -101,31 +17,4 @@ def test_a_first_block_is_as_long_as_this_processor_needs(
     capability: str, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    alone = EngineConfig(Path("m"), device="cpu")
-    apart = EngineConfig(Path("m"), llm_device="cpu", token2wav_devices=("cpu",))
-    for config in (alone, apart):
-        assert resolved_for_device(config).first_block_tokens == expected
-
-
-@pytest.mark.parametrize("short", ["cuda:0", "cuda:2"])
-def test_a_gpu_without_room_for_its_models_is_named_before_any_is_loaded(
-    short: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpus(monkeypatch, 80, 80, 80)
-    monkeypatch.delattr(build, "load_llm")
-    monkeypatch.setattr(build, "free_gpu_bytes", lambda device: GIB if str(device) == short else 79 * GIB)
-    config = resolved_for_device(replace(APART, model_dir=TINY_MODEL_DIR))
-    with pytest.raises(EngineError, match=f"1.0 GiB are free on {short} and this model takes") as caught:
-        build.load_all_stages(config, load_model_config(TINY_MODEL_DIR), {})
-    assert ("its slots" in str(caught.value)) == (short == "cuda:0")
-    assert ("the vocoder" in str(caught.value)) == (short == "cuda:2")
-
-
-def test_the_models_apart_take_what_they_take_together() -> None:
-    """But for what kernels and graphs need on each, and slots for all."""
-    config, model = APART.resolved("cuda"), load_model_config(TINY_MODEL_DIR)
-    room = spare_room(config)
-    together = gpu_memory(config, model, room)
-    llm, token2wav = memory_apart(config, model, room)
-    further_slots_bytes = together.llm_slot_bytes
-    assert llm.least_bytes + token2wav.least_bytes == together.least_bytes + SPARE_GPU_BYTES + further_slots_bytes
+    assert resolved_for_device(EngineConfig(Path("m"), device="cpu")).first_block_tokens == expected

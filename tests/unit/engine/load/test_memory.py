@@ -1,9 +1,7 @@
 """Memory that a model takes of a GPU, by formula: as an H200 was measured to hold it; and refused before it is
 loaded."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -19,13 +17,11 @@ from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.core.stages import VoiceRoom
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load import build
-from voicegate.engine.load.devices import Device, Devices
 from voicegate.engine.load.memory import (
     GIB,
     PROCESS_BYTES,
     check_room,
     gpu_memory,
-    memory_apart,
     spare_room,
     with_layouts_that_fit,
 )
@@ -110,7 +106,7 @@ def test_what_does_not_fit_is_told_with_its_parts_and_remedies() -> None:
 
 def test_a_start_refuses_before_it_loads_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     device = gpu_lanes(monkeypatch)
-    monkeypatch.setattr(build, "open_devices", lambda _: Devices(device, (device,)))
+    monkeypatch.setattr(build, "open_device", lambda _: device)
     monkeypatch.setattr(build, "free_gpu_bytes", lambda _: GIB)
     monkeypatch.delattr(build, "load_llm")
     config = resolved(16 * GIB, model_dir=TINY_MODEL_DIR)
@@ -133,71 +129,23 @@ def test_many_voices_do_not_take_the_memory_of_speech_for_short_first_blocks(
 ) -> None:
     config, free_bytes = resolved(memory_gib * GIB), memory_gib * GIB - PROCESS_BYTES
     room = VoiceRoom((150,) * num_voices)
-    fitting = with_layouts_that_fit(config, RELEASED, room, free_bytes, is_llm_apart=False)
+    fitting = with_layouts_that_fit(config, RELEASED, room, free_bytes)
     assert fitting.whole_first_block_tokens == left
     num_least = num_voices * 6
     num_more = gpu_memory(fitting, RELEASED, room).voice_blocks - num_least
     assert num_more <= gpu_memory(fitting, RELEASED, room).num_blocks_in(free_bytes) / 8
 
 
-def test_where_the_llm_has_a_gpu_of_its_own_its_memory_does_not_count() -> None:
-    memory_bytes = 80 * GIB
-    config = resolved(memory_bytes, max_active_clauses=1000, llm_device="cuda:0", token2wav_devices=("cuda:1",))
-
-    def most_voices(*, is_llm_apart: bool) -> int:
-        """With short first blocks."""
-        for num_voices in count(1):
-            room = VoiceRoom((150,) * num_voices)
-            if with_layouts_that_fit(config, RELEASED, room, memory_bytes, is_llm_apart=is_llm_apart) != config:
-                return num_voices - 1
-        raise AssertionError
-
-    together = gpu_memory(config, RELEASED, spare_room(config)).num_blocks_in(memory_bytes)
-    apart = memory_apart(config, RELEASED, spare_room(config))[1].num_blocks_in(memory_bytes)
-    assert apart > 1.3 * together
-    expected = most_voices(is_llm_apart=False) * apart / together
-    assert most_voices(is_llm_apart=True) == pytest.approx(expected, abs=2)
-
-
-def loaded_with(
-    monkeypatch: pytest.MonkeyPatch, config: EngineConfig, devices: Devices, room: VoiceRoom, free: Mapping[Device, int]
-) -> EngineConfig:
-    """The configuration that a start goes on with, once it has counted its voices."""
-    monkeypatch.setattr(build, "open_devices", lambda _: devices)
-    monkeypatch.setattr(build, "voice_room", lambda *_: room)
-    of_device = {each.device: num_bytes for each, num_bytes in free.items()}
-    monkeypatch.setattr(build, "free_gpu_bytes", of_device.__getitem__)
-    loaded = []
-    monkeypatch.setattr(build, "_check_rooms", lambda _, config, *__: loaded.append(config))
-    monkeypatch.setattr(TextTokenizer, "from_file", Mock(side_effect=ValueError("far enough")))
-    with pytest.raises(ValueError, match="far enough"):
-        build.load_all_stages(config, RELEASED, {})
-    (fitting,) = loaded
-    return fitting
-
-
 def test_a_start_with_many_voices_has_no_short_first_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     device = gpu_lanes(monkeypatch)
-    config, room = resolved(80 * GIB), VoiceRoom((250,) * 30)
-    with capture_logs() as logs:
-        fitting = loaded_with(monkeypatch, config, Devices(device, (device,)), room, {device: 79 * GIB})
+    monkeypatch.setattr(build, "open_device", lambda _: device)
+    monkeypatch.setattr(build, "voice_room", lambda *_: VoiceRoom((250,) * 30))
+    monkeypatch.setattr(build, "free_gpu_bytes", lambda _: 79 * GIB)
+    checked: list[EngineConfig] = []
+    monkeypatch.setattr(build, "check_room", lambda _, config, *__: checked.append(config))
+    monkeypatch.setattr(TextTokenizer, "from_file", Mock(side_effect=ValueError("far enough")))
+    with capture_logs() as logs, pytest.raises(ValueError, match="far enough"):
+        build.load_stages(resolved(80 * GIB), RELEASED, {})
     left = {"whole_first_block_tokens": 10}
-    assert {name: getattr(fitting, name) for name in left} == left
+    assert [{name: getattr(config, name) for name in left} for config in checked] == [left]
     assert {"event": "no_short_first_blocks", "num_prompts": 30, **left, "log_level": "info"} in logs
-
-
-def test_of_several_gpus_the_shortest_with_a_flow_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = resolved(80 * GIB, max_active_clauses=300)
-    device = gpu_lanes(monkeypatch)
-    llm, one, other = (replace(device, device=torch.device("cuda", number)) for number in range(3))
-    free = {llm: GIB, one: 79 * GIB, other: 70 * GIB}
-
-    def loads_all(devices: Devices, num_voices: int) -> bool:
-        return loaded_with(monkeypatch, config, devices, VoiceRoom((150,) * num_voices), free) == config
-
-    def most_voices(devices: Devices) -> int:
-        return next(number for number in count(1) if not loads_all(devices, number + 1))
-
-    smaller, larger = most_voices(Devices(llm, (one, other))), most_voices(Devices(llm, (one,)))
-    assert smaller == most_voices(Devices(llm, (other,))) < larger
-    assert most_voices(Devices(one, (one, other))) < smaller, "an LLM beside the flow takes memory, too"

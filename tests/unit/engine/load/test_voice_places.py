@@ -8,10 +8,9 @@ from structlog.testing import capture_logs
 from tests.support.tiny_engine import CONFIG, tiny_stages
 from tests.unit.engine.load.test_memory import RELEASED, resolved
 from voicegate.engine.core.stages import VoiceRoom
-from voicegate.engine.load import voice_places
+from voicegate.engine.load import memory
 from voicegate.engine.load.build import load_stages
-from voicegate.engine.load.memory import GIB, PROCESS_BYTES, gpu_memory
-from voicegate.engine.load.voice_places import fitting_room, room_within
+from voicegate.engine.load.memory import GIB, PROCESS_BYTES, fitting_room, gpu_memory, room_within
 from voicegate.engine.voices.store import load_voices
 
 
@@ -19,19 +18,17 @@ from voicegate.engine.voices.store import load_voices
 def test_a_start_on_a_gpu_fits_however_many_voices_there_are(num_voices: int, has_all: bool) -> None:
     config, room = resolved(80 * GIB), VoiceRoom((250,) * num_voices)
     free_bytes = 80 * GIB - PROCESS_BYTES
-    fitting = fitting_room(config, RELEASED, room, free_bytes, is_llm_apart=False)
+    fitting = fitting_room(config, RELEASED, room, free_bytes)
     assert (fitting == room) is has_all
     assert gpu_memory(config, RELEASED, VoiceRoom((250,))).num_blocks_in(free_bytes) >= 2 * 10 * len(
         fitting.prompt_tokens
     )
-    apart = fitting_room(config, RELEASED, room, free_bytes, is_llm_apart=True)
-    assert len(apart.prompt_tokens) >= len(fitting.prompt_tokens), "the LLM takes none of it"
 
 
 def test_the_longest_has_a_place_where_there_is_none_for_anybody() -> None:
     config = resolved(80 * GIB)
     with capture_logs() as logs:
-        fitting = fitting_room(config, RELEASED, VoiceRoom((60, 250, 100)), GIB, is_llm_apart=False)
+        fitting = fitting_room(config, RELEASED, VoiceRoom((60, 250, 100)), GIB)
     assert fitting.prompt_tokens == (250,)
     assert {"event": "voices_take_turns", "num_prompts": 3, "num_held": 1, "log_level": "info"} in logs
 
@@ -39,7 +36,7 @@ def test_the_longest_has_a_place_where_there_is_none_for_anybody() -> None:
 def test_a_start_renders_all_and_keeps_as_many_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_stages().model
     voices = {f"guest{number}": load_voices(CONFIG.model_dir, model)["slt"] for number in range(5)}
-    monkeypatch.setattr(voice_places, "room_within", lambda room, num_blocks, _: room_within(room, num_blocks, 6))
+    monkeypatch.setattr(memory, "room_within", lambda room, num_blocks, _: room_within(room, num_blocks, 6))
     stages = load_stages(replace(CONFIG, spare_voices=0), model, voices)
     held = [name for name, each in stages.voices.items() if each.flow_prompt.rendered is not None]
     assert held == ["guest0", "guest1"]  # of three blocks each

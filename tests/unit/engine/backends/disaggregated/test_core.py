@@ -60,7 +60,7 @@ def test_where_lanes_run_side_by_side_each_step_of_the_shared_llm_is_asked_for_a
     """A lone text's are launched together where its LLM is its device's own."""
     models = hollow_token2wavs(number)
     driven = Driven(
-        [replace(stages, is_concurrent=True, is_llm_apart=True) for stages in models.all_stages], is_apart=True
+        [replace(stages, is_concurrent=True, shares_device=False) for stages in models.all_stages], is_apart=True
     )
     spoken = driven.say("u", TEXTS[0])
     driven.run()

@@ -12,10 +12,12 @@ from tests.support.disaggregated import OnLanes, apart, on_lanes
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG
+from voicegate.engine.backends.disaggregated import addition
+from voicegate.engine.backends.disaggregated.addition import load_all_stages
 from voicegate.engine.core.stages import Stages, VoicePrompt
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load import build
-from voicegate.engine.load.build import create_engine, load_all_stages
+from voicegate.engine.load.build import create_engine
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
 
@@ -84,7 +86,8 @@ def test_the_device_that_cannot_be_loaded_is_named(
 ) -> None:
     parts = Parts()
     for name in LOADERS:
-        monkeypatch.setattr(build, name, broken_on(number if name == loader else 9, parts, error))
+        module = build if name == "ready_voice" else addition
+        monkeypatch.setattr(module, name, broken_on(number if name == loader else 9, parts, error))
     one_voice = dict(list(load_voices(TINY_MODEL_DIR, MODEL).items())[:1])
     with pytest.raises(EngineError) as caught:
         load_all_stages(SEVERAL, MODEL, one_voice)
@@ -95,7 +98,7 @@ def test_the_device_that_cannot_be_loaded_is_named(
 
 
 def test_files_that_do_not_fit_are_no_devices_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "load_llm", broken_on(0, Parts(), ValueError("llm.safetensors is torn")))
+    monkeypatch.setattr(addition, "load_llm", broken_on(0, Parts(), ValueError("llm.safetensors is torn")))
     with pytest.raises(ValueError, match=r"^llm.safetensors is torn$"):
         load_all_stages(SEVERAL, MODEL, {})
 
@@ -108,7 +111,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> OnLanes:
     def load(*_: object) -> Sequence[Stages]:
         return lanes.all_stages
 
-    monkeypatch.setattr(build, "load_all_stages", load)
+    monkeypatch.setattr(addition, "load_all_stages", load)
     return lanes
 
 
