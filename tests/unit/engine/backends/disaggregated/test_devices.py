@@ -129,7 +129,7 @@ def test_the_models_apart_take_what_they_take_together() -> None:
     config, model = APART.resolved("cuda"), load_model_config(TINY_MODEL_DIR)
     room = spare_room(config)
     together = gpu_memory(config, model, room)
-    llm, token2wav = ADDITION.gpu_memories(config, model, room).values()
+    llm, token2wav, _ = ADDITION.gpu_memories(config, model, room).values()
     further_slots_bytes = together.llm_slot_bytes
     assert llm.least_bytes + token2wav.least_bytes == together.least_bytes + SPARE_GPU_BYTES + further_slots_bytes
 
@@ -138,7 +138,7 @@ def test_the_gpu_with_least_memory_decides_how_many_voices_have_short_first_bloc
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of the GPUs with a flow: the LLM's does not count."""
-    config = replace(resolved(80 * GIB, max_active_clauses=300), llm_device="cuda:0")
+    config = resolved(80 * GIB, max_active_clauses=300)
     device = gpu_lanes(monkeypatch)
     lanes = [replace(device, device=torch.device("cuda", number)) for number in range(3)]
     free = dict(zip([each.device for each in lanes], (GIB, 79 * GIB, 70 * GIB), strict=True))
@@ -147,7 +147,8 @@ def test_the_gpu_with_least_memory_decides_how_many_voices_have_short_first_bloc
     monkeypatch.setattr(addition, "load_text", Mock(side_effect=ValueError("far enough")))
 
     def is_kept(numbers: Sequence[int], num_voices: int) -> bool:
-        placed = replace(config, token2wav_devices=tuple(f"cuda:{number}" for number in numbers))
+        names = tuple(f"cuda:{number}" for number in numbers)
+        placed = replace(config, llm_device="cuda:0", token2wav_devices=names)
         monkeypatch.setattr(
             addition, "open_devices", lambda _: Devices(lanes[0], tuple(lanes[number] for number in numbers))
         )
