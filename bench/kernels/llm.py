@@ -111,22 +111,20 @@ def host_us(runner: CudaLlmRunner, num_sequences: int, *, num_steps: int = 60) -
     ids = list(range(num_sequences))
     runner.step(ids)
     launches, outputs = [], []
-    last = runner.launch([id_ for id_ in ids if runner.is_runnable(id_)])
+    runner.launch(ids)
     begun_s = time.perf_counter()
     for _ in range(num_steps):
-        runnable = [id_ for id_ in ids if runner.is_runnable(id_)]
         started_s = time.perf_counter()
-        step = runner.launch(runnable)
-        launched_s = time.perf_counter()
-        while not last.is_done:
-            pass
-        done_s = time.perf_counter()
-        last.outputs()
-        outputs.append(time.perf_counter() - done_s)
-        launches.append(launched_s - started_s)
-        last = step
+        runner.launch(ids)
+        launches.append(time.perf_counter() - started_s)
+        num_fetched = runner.num_fetched
+        while runner.num_fetched == num_fetched:
+            polled_s = time.perf_counter()
+            runner.poll()
+        outputs.append(time.perf_counter() - polled_s)
     step_s = (time.perf_counter() - begun_s) / num_steps
-    last.outputs()
+    runner.wait()
+    runner.poll()
     for index in ids:
         runner.abort(index)
     return {

@@ -13,7 +13,6 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.core import constants
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.voice_shelf import ready_voice, voice_room
-from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.load.cosyvoice3 import first_blocks
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
@@ -47,14 +46,14 @@ def simulated(config: EngineConfig, device: Device, *, tokens_per_text_token: fl
         costs=device,
         first_blocks=first_blocks(config),
     )
-    llm = HollowRunner(num_slots=num_slots, tokens_per_text_token=tokens_per_text_token, costs=device)
+    llm = HollowRunner(model.llm, num_slots=num_slots, tokens_per_text_token=tokens_per_text_token, costs=device)
     voices = [_voice(*each) for each in VOICES]
     ready = {voice.name: ready_voice(voice, model, tokenizer, flow) for voice in voices}
     device.token2wav.works.clear()  # prompts are prepared before anybody comes
     stages = Stages(
         model,
         tokenizer,
-        SteppedLlm(llm, device.llm),
+        llm,
         flow,
         hollow_vocoder(max_streams=num_slots, costs=device),
         ready,

@@ -1,14 +1,15 @@
 """An LLM that says so many speech tokens a text token, pseudo-random by seed and place, silent runs among them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Any, Final, cast
 
 from voicegate.bench.standins import NO_COSTS, Costs
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
-from voicegate.engine.device.lanes import Mark
-from voicegate.engine.llm.backend import NoFreeSlot, OneAtATime, SequenceOutput, SequenceRequest
-from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
+from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE, Live, LlmRunner
+from voicegate.engine.model.config import LlmConfig
 
 _NO_LIMIT: Final = 10_000
 
@@ -27,7 +28,6 @@ class _Sequence:
     num_to_feed: int = 0  # of a reading that has not been launched; 0: it decodes
     until: int = 0  # speech tokens of a growing text's reading, while more text follows
     num_launched: int = 0
-    num_in_flight: int = 0
     num_tokens: int = 0
     held: list[int] = field(default_factory=list)  # tokens that were not told of
     tell_after: int = 1
@@ -43,33 +43,16 @@ class _Sequence:
         return held
 
 
-class _Step:
-    """A LaunchedStep: what it makes is known when somebody fetches it, as from a device."""
-
-    def __init__(self, runner: "HollowRunner", rows: list[tuple[int, _Sequence]], mark: Mark) -> None:
-        self.num_rows = len(rows)
-        self._runner = runner
-        self._rows = rows
-        self._mark = mark
-        self._outputs: list[SequenceOutput] | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self._mark.is_reached
-
-    def outputs(self) -> list[SequenceOutput]:
-        if self._outputs is None:
-            self._outputs = self._runner.fetch(self, self._rows)
-        return self._outputs
+def _of(live: Live) -> _Sequence:
+    return cast(_Sequence, live.sequence)
 
 
-class HollowRunner(OneAtATime):
-    """Implements LlmRunner."""
-
+class HollowRunner(LlmRunner):
     graphs = NOTHING_TO_CAPTURE
 
     def __init__(
         self,
+        config: LlmConfig,
         *,
         num_slots: int,
         tokens_per_text_token: float = 4,
@@ -78,26 +61,28 @@ class HollowRunner(OneAtATime):
         costs: Costs = NO_COSTS,
     ) -> None:
         """`silent_tokens`: said in the last ten of each forty. `holds_back`: tokens that nobody needs yet."""
+        super().__init__(config, costs.llm_lane, num_slots=num_slots, max_positions=_NO_LIMIT)
         self.num_readings = 0  # of growing text
         self.num_prompt_lines = 0
         self.num_last_rows = 0
-        self._num_slots = num_slots
         self._tokens_per_text_token = tokens_per_text_token
         self._silent_tokens = sorted(silent_tokens)
         self._holds_back = holds_back
         self._costs = costs
-        self._sequences: dict[int, _Sequence] = {}
-        self._unfetched: list[_Step] = []
+
+    def _named(self, sequence_id: int) -> _Sequence | None:
+        live = self._lives.get(sequence_id)
+        return None if live is None else _of(live)
+
+    @property
+    def sequences(self) -> dict[int, _Sequence]:
+        """Those that are alive."""
+        return {sequence_id: _of(live) for sequence_id, live in self._lives.items()}
 
     # --- sequences --------------------------------------------------------------------------------------------
 
-    @property
-    def num_free_slots(self) -> int:
-        return self._num_slots - len(self._sequences)
-
     def add(self, request: SequenceRequest) -> None:
-        if not self.num_free_slots:
-            raise NoFreeSlot("every slot is taken")
+        slot = self._slots.allocate(request.seed)
         sequence = _Sequence(
             request.seed,
             len(request.text_ids),
@@ -110,34 +95,29 @@ class HollowRunner(OneAtATime):
         )
         if not request.is_growing:  # of a growing text nothing is stored before its first reading
             sequence.feed()
-        self._sequences[request.sequence_id] = sequence
+        self._lives[request.sequence_id] = Live(request.sequence_id, cast(Any, sequence), slot)
 
     def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
-        if (sequence := self._sequences.get(sequence_id)) is not None:
+        if (sequence := self._named(sequence_id)) is not None:
             sequence.num_text_tokens += len(text_ids)
 
     def end_text(self, sequence_id: int) -> None:
-        if (sequence := self._sequences.get(sequence_id)) is not None:
+        if (sequence := self._named(sequence_id)) is not None:
             sequence.is_text_complete = True
 
     def read(self, sequence_id: int, text_ids: Sequence[int], *, until: int | None) -> None:
-        if (sequence := self._sequences.get(sequence_id)) is not None:
+        if (sequence := self._named(sequence_id)) is not None:
             self.num_readings += 1
             sequence.num_text_tokens = len(text_ids)
             sequence.is_text_complete = until is None
             sequence.until = until or 0
             sequence.feed()
 
-    def abort(self, sequence_id: int) -> None:
-        self._sequences.pop(sequence_id, None)
-
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def is_runnable(self, sequence_id: int) -> bool:
-        sequence = self._sequences.get(sequence_id)
-        if sequence is None or sequence.num_in_flight == MAX_STEPS_OF_ONE:
-            return False
-        if sequence.num_to_feed and sequence.num_in_flight:
+    def _can_launch(self, live: Live) -> bool:
+        sequence = _of(live)
+        if live.num_in_flight == MAX_STEPS_OF_ONE or (sequence.num_to_feed and live.num_in_flight):
             return False
         return sequence.is_text_complete or sequence.num_launched < self._num_sayable(sequence)
 
@@ -148,47 +128,43 @@ class HollowRunner(OneAtATime):
     def _num_said(self, sequence: _Sequence) -> int:
         return round(self._tokens_per_text_token * sequence.num_text_tokens)
 
-    def launch(self, sequence_ids: Sequence[int]) -> _Step:
-        rows = [(sequence_id, self._sequences[sequence_id]) for sequence_id in sequence_ids]
-        num_lines = sum(sequence.num_to_feed for _, sequence in rows)
-        for _, sequence in rows:
+    def _begin(self, lives: Sequence[Live]) -> Callable[[], list[SequenceOutput]]:
+        """What it makes is known when somebody fetches it, as from a device."""
+        num_lines = 0
+        for live in lives:
+            sequence = _of(live)
+            num_lines += sequence.num_to_feed
             sequence.num_to_feed = 0
             sequence.num_launched += 1
-            sequence.num_in_flight += 1
-        self._costs.llm_step(len(rows), num_lines)
+            live.num_in_flight += 1
+        self._costs.llm_step(len(lives), num_lines)
         self.num_prompt_lines += num_lines
-        self.num_last_rows = len(rows)
-        step = _Step(self, rows, self._costs.llm_lane.mark())
-        self._unfetched.append(step)
-        return step
-
-    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        return self.launch(sequence_ids).outputs()
+        self.num_last_rows = len(lives)
+        return partial(self._outputs, lives)
 
     @property
     def num_done_rows(self) -> int:
         """Rows of steps that are done and have not been fetched."""
-        return sum(step.num_rows for step in self._unfetched if step.is_done)
+        return sum(step.num_rows for step in self._in_flight if step.end.is_reached)
 
-    def fetch(self, step: _Step, rows: Sequence[tuple[int, _Sequence]]) -> list[SequenceOutput]:
-        self._unfetched.remove(step)
+    def _outputs(self, lives: Sequence[Live]) -> list[SequenceOutput]:
         outputs = []
-        for sequence_id, sequence in rows:
-            sequence.num_in_flight -= 1
-            if self._sequences.get(sequence_id) is sequence:
-                output = self.advance(sequence_id, sequence)
+        for live in lives:
+            live.num_in_flight -= 1
+            if not live.is_gone:
+                output = self.advance(live.sequence_id, _of(live))
                 if output is not None:
                     outputs.append(output)
         return outputs
 
     def tell_after(self, sequence_id: int, num_tokens: int) -> None:
         """As our CUDA runner it keeps none of a bistream pass, which may lack text at any token."""
-        sequence = self._sequences.get(sequence_id)
+        sequence = self._named(sequence_id)
         if self._holds_back and sequence is not None and not sequence.is_streaming:
             sequence.tell_after = num_tokens
 
     def take_held(self, sequence_id: int) -> tuple[int, ...]:
-        sequence = self._sequences.get(sequence_id)
+        sequence = self._named(sequence_id)
         return () if sequence is None else sequence.give()
 
     def advance(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput | None:

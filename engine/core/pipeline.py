@@ -254,18 +254,13 @@ class Pipeline:
 
     def launch_llm(self, clauses: Sequence[Clause]) -> list[Clause]:
         """One decode step (or prefill) of these; `fetch_tokens` has what comes of it. Returns who cannot go on now."""
-        passes = [(clause, clause.llm_pass) for clause in clauses if clause.llm_pass is not None]
-        runnable = self._llm.are_runnable([llm_pass.sequence_id for _, llm_pass in passes])
-        left = [clause for (clause, _), can in zip(passes, runnable, strict=True) if not can]
-        if left:
-            passes = [each for each, can in zip(passes, runnable, strict=True) if can]
-        if passes:
-            sequence_ids = [llm_pass.sequence_id for _, llm_pass in passes]
-            self._llm.launch(sequence_ids)
-            self.tally.note_batch("llm", len(sequence_ids))
+        passes = {clause.llm_pass.sequence_id: clause for clause in clauses if clause.llm_pass is not None}
+        left = [passes[sequence_id] for sequence_id in self._llm.launch(list(passes))]
+        if num_rows := len(passes) - len(left):
+            self.tally.note_batch("llm", num_rows)
             self._num_llm_steps += 1
-        for clause, _ in passes:
-            if not clause.is_prefilled:
+        for clause in passes.values():
+            if not clause.is_prefilled and clause not in left:
                 clause.is_prefilled = True
                 clause.report()
         return left

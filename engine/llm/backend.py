@@ -1,7 +1,7 @@
 """The seam of the speech LLM: text tokens in, speech tokens out. No torch.
 
-Two kinds of backend stand behind it. For a **stepped** one the engine chooses what steps next (`is_runnable`,
-`launch`); one that **schedules itself** runs in threads or processes of its own and never asks for a step. What either
+Two kinds of backend implement it. For a **stepped** one the engine chooses what steps next (`is_runnable`, `launch`):
+runner.py. One that **schedules itself** runs in threads or processes of its own and never asks for a step. What either
 has made is fetched with `poll`. Ids are plain ints: text ids index the text table, speech ids the speech table.
 """
 
@@ -18,7 +18,6 @@ class LlmError(Exception):
     LlmError
       NoFreeSlot       every slot is taken; wait until a sequence ends
       InvalidRequest   this model, backend or sequence cannot do what was asked; the message says why
-      UnknownSequence  `launch` was asked for a sequence that has ended, never was, waits for text or is named twice
       LlmDied          the backend makes no tokens any more, for nobody; the message says why
     """
 
@@ -28,10 +27,6 @@ class NoFreeSlot(LlmError):
 
 
 class InvalidRequest(LlmError):
-    pass
-
-
-class UnknownSequence(LlmError):
     pass
 
 
@@ -84,22 +79,6 @@ class SequenceOutput:
     is_truncated: bool = False  # ended by a length limit, not by the model; then `is_final` too
     error: str | None = None  # what was wrong with this sequence; safe to show
     is_paused: bool = False  # its reading is over; it goes on with the next `read`
-
-
-class OneAtATime:
-    """For a backend, or a runner, whose sequences and tokens are asked after and told of one at a time."""
-
-    def is_runnable(self, sequence_id: int) -> bool:
-        raise NotImplementedError
-
-    def are_runnable(self, sequence_ids: Sequence[int]) -> Sequence[bool]:
-        return [self.is_runnable(sequence_id) for sequence_id in sequence_ids]
-
-    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
-        """It holds none back."""
-
-    def take_held(self, sequence_id: int) -> tuple[int, ...]:
-        return ()
 
 
 class LlmBackend(Protocol):
@@ -162,14 +141,11 @@ class LlmBackend(Protocol):
     def is_runnable(self, sequence_id: int) -> bool:
         """Whether a step of it may be launched: alive, not waiting for text, and of a backend that is stepped."""
 
-    def launch(self, sequence_ids: Sequence[int]) -> None:
-        """Begin one decode step (or prefill) of each of these, which are runnable and named once.
+    def launch(self, sequence_ids: Sequence[int]) -> list[int]:
+        """Begin one decode step (or prefill) of each of these that is runnable; returns the others.
 
-        Raises UnknownSequence, and what the device raises.
+        Each is named once. Raises what the device raises: then nothing was begun.
         """
-
-    def are_runnable(self, sequence_ids: Sequence[int]) -> Sequence[bool]:
-        """`is_runnable` of each: a batch at a time costs little more than one."""
 
     def poll(self) -> list[SequenceOutput]:
         """What was made since the last call, in order. Does not wait."""

@@ -1,9 +1,9 @@
-"""LlmRunner on our own decoder: continuous batching over static slots, with torch's operations.
+"""LlmRunner on torch's operations: continuous batching over static slots.
 
 Owns the weights, the cache and what the sampler remembers of each slot.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
+from voicegate.engine.device.lanes import HOST_LANE, Lane
 from voicegate.engine.device.one_thread import OneThread
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import BistreamPolicy
 from voicegate.engine.llm.feed import Feed
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.live_sequences import Live, LiveSequences
 from voicegate.engine.llm.model import LlmModel, num_products
-from voicegate.engine.llm.runner import FinishedStep, LaunchedStep
+from voicegate.engine.llm.runner import Live, LlmRunner
 from voicegate.engine.llm.slot_samplers import slot_sampler
 from voicegate.engine.model.config import LlmConfig, Sampling
 
@@ -29,8 +29,8 @@ _Work = tuple[Live, Feed]  # a sequence and what this step feeds it
 _ONE_THREADS_PRODUCTS: Final = 60_000_000
 
 
-class TorchLlmRunner(LiveSequences):
-    """See LlmRunner for the promises. Not thread-safe: one thread calls it."""
+class TorchLlmRunner(LlmRunner):
+    """Not thread-safe: one thread calls it."""
 
     graphs = NOTHING_TO_CAPTURE
 
@@ -46,9 +46,10 @@ class TorchLlmRunner(LiveSequences):
         dtype: torch.dtype = torch.float32,
         policy: BistreamPolicy = BistreamPolicy.ROBUST,
         packs_half_weights: bool = True,
+        lane: Lane = HOST_LANE,
     ) -> None:
         """`max_positions` per slot: prompt, text and speech of one sequence. Raises WeightsError."""
-        super().__init__(config, num_slots=num_slots, max_positions=max_positions, policy=policy)
+        super().__init__(config, lane, num_slots=num_slots, max_positions=max_positions, policy=policy)
         self._device = torch.device(device)
         is_cpu = self._device.type == "cpu"
         self._num_lines_of_one_thread = _ONE_THREADS_PRODUCTS // num_products(config) if is_cpu else 0
@@ -64,14 +65,10 @@ class TorchLlmRunner(LiveSequences):
 
     def add(self, request: SequenceRequest) -> None:
         super().add(request)
-        self._sampler.begin(self.slot_of(request.sequence_id))
-
-    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
-        return FinishedStep(self.step(sequence_ids))
+        self._sampler.begin(self._lives[request.sequence_id].slot)
 
     @torch.inference_mode()
-    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        lives = self._runnable(sequence_ids)
+    def _begin(self, lives: Sequence[Live]) -> Callable[[], list[SequenceOutput]]:
         errors: dict[int, str] = {}
         work: list[_Work] = []
         for live in lives:
@@ -86,7 +83,8 @@ class TorchLlmRunner(LiveSequences):
         num_lines = sum(len(feed.rows) for _, feed in work)
         with OneThread() if num_lines <= self._num_lines_of_one_thread else nullcontext():
             tokens = self._sample(work, self._forward(work)) if work else {}
-        return [self._output(live, self._advance(live, tokens), error=errors.get(live.sequence_id)) for live in lives]
+        made = [self._output(live, self._advance(live, tokens), error=errors.get(live.sequence_id)) for live in lives]
+        return lambda: made
 
     def _forward(self, work: list[_Work]) -> torch.Tensor:
         """Feed everyone's feed; [len(work), hidden] at each one's last position."""

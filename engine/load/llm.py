@@ -11,7 +11,6 @@ from voicegate.engine.core.voice_shelf import TEXT_ROOM
 from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
-from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.load.devices import DTYPES, Device
 from voicegate.engine.load.family import load_weights
@@ -42,7 +41,7 @@ def load_llm(
 
 
 def _torch_llm(config: EngineConfig, model: ModelConfig, device: Device, num_positions: int) -> LlmBackend:
-    runner = TorchLlmRunner(
+    return TorchLlmRunner(
         model.llm,
         model.sampling,
         load_weights(config.model_dir, model, "llm"),
@@ -50,8 +49,8 @@ def _torch_llm(config: EngineConfig, model: ModelConfig, device: Device, num_pos
         max_positions=num_positions,
         device=device.device,
         dtype=DTYPES[config.precision] if device.is_cuda else torch.float32,
+        lane=device.llm_lane,
     )
-    return SteppedLlm(runner, device.llm_lane)
 
 
 def _cuda_llm(
@@ -72,10 +71,10 @@ def _cuda_llm(
         device=device.device,
         dtype=DTYPES[config.precision],
         cuda=CudaLlmConfig(has_graphs=not config.is_eager),
-        stream=lane.stream,
+        lane=lane,
     )
     start.add("LLM", runner.graphs, lane)
-    return SteppedLlm(runner, lane)
+    return runner
 
 
 def llm_addition(name: str) -> LlmAddition:

@@ -15,7 +15,7 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard, shipped_s
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.interface import Cancelled, Done, SpeakingMode
-from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.store import load_voices
@@ -133,8 +133,8 @@ def test_a_changed_speed_is_the_cpus() -> None:
 
 def test_nothing_is_captured_after_the_start() -> None:
     loaded = stages()
-    assert isinstance(loaded.llm, SteppedLlm)
-    parts = (loaded.llm.runner.graphs, loaded.flow.graphs, loaded.vocoder.graphs)
+    assert isinstance(loaded.llm, LlmRunner)
+    parts = (loaded.llm.graphs, loaded.flow.graphs, loaded.vocoder.graphs)
     before = [part.num_graphs for part in parts]
     assert all(before)
     crowd(HandDrivenEngine(config(), loaded), seed=9)

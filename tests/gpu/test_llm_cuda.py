@@ -14,6 +14,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
 from tests.support.golden import golden_state_dict, load_arrays
+from tests.support.late_lane import fetch_oldest
 from tests.support.llm_draws import KernelSampler, flags_of
 from tests.unit.engine.llm.support import (
     EOS,
@@ -36,7 +37,6 @@ from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.feed import Feed, SequenceState
 from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
-from voicegate.engine.llm.runner import LaunchedStep
 from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
@@ -343,7 +343,6 @@ def tokens_of(
     """Everybody's tokens, `joins_per_step` joining at a time, one step launched ahead."""
     waiting = list(wanted)
     drawn: dict[int, list[int]] = {each.sequence_id: [] for each in wanted}
-    launched: list[LaunchedStep] = []
     while True:
         for each in waiting[:joins_per_step]:
             runner.add(each)
@@ -352,11 +351,11 @@ def tokens_of(
         del waiting[:joins_per_step]
         runnable = [sequence_id for sequence_id in drawn if runner.is_runnable(sequence_id)]
         if runnable:
-            launched.append(runner.launch(runnable))
-        elif not launched:
+            runner.launch(runnable)
+        elif not runner.is_busy:
             return drawn
-        if len(launched) == 2 or not runnable:
-            for output in launched.pop(0).outputs():
+        if len(runner._in_flight) == 2 or not runnable:
+            for output in fetch_oldest(runner):
                 assert output.error is None
                 drawn[output.sequence_id] += output.tokens
 
@@ -417,14 +416,14 @@ def test_slots_are_reused_in_a_storm_of_aborts(runner: CudaLlmRunner, alone: dic
             runner.add(replace(request_of(next_id), sequence_id=next_id))
             doomed.append(next_id)
             next_id += 1
-        step = runner.launch([id_ for id_ in (*drawn, *doomed) if runner.is_runnable(id_)])
+        runner.launch([*drawn, *doomed])
         for victim in random.choice(doomed, 100, replace=False).tolist():
             runner.abort(victim)
             doomed.remove(victim)
         with runner.buckets.on_stream():
-            free = torch.tensor(runner.free_slots, device="cuda")
+            free = torch.tensor(runner._slots.free, device="cuda")
             runner.body.cache[:, :, free] = torch.nan
-        for output in step.outputs():
+        for output in fetch_oldest(runner):
             if output.sequence_id in drawn:
                 drawn[output.sequence_id] += output.tokens
     for id_ in doomed:
@@ -457,11 +456,11 @@ def test_a_launch_never_waits_for_the_device(runner: CudaLlmRunner) -> None:
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        steps = [runner.launch(range(40)), runner.launch(range(40))]
+        assert runner.launch(range(40)) == runner.launch(range(40)) == []
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    for step in steps:
-        outputs += step.outputs()
+    runner.wait()
+    outputs += runner.poll()
     assert len(outputs) == 80
     for index in range(40):
         runner.abort(index)
@@ -471,7 +470,7 @@ def test_a_line_that_is_not_finite_touches_no_other(runner: CudaLlmRunner, alone
     for index in (0, 1):
         runner.add(request_of(index))
     runner.step([0, 1])
-    slots = runner.slot_of(0), runner.slot_of(1)
+    slots = runner._lives[0].slot, runner._lives[1].slot
     with runner.buckets.on_stream():
         runner.body.cache[:, :, slots[0], :, :4] = torch.nan
     drawn = list(alone[1][:1])

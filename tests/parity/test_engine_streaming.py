@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_engine import CONFIG, FirstSequenceFails, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
-from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.interface import (
     AtRest,
     AudioReady,
@@ -22,7 +22,7 @@ from voicegate.engine.interface import (
     ListenerReport,
     SpeakingMode,
 )
-from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.llm.backend import LlmBackend
 
 TEXT = "Good morning, how are you today? Fine."
 
@@ -140,7 +140,7 @@ def test_spoken_text_follows_what_was_played() -> None:
 
 
 def test_a_failing_sequence_ends_its_utterance_and_no_other() -> None:
-    llm = SteppedLlm(FirstSequenceFails(tiny_runner()), HOST_LANE)
+    llm = cast(LlmBackend, FirstSequenceFails(tiny_runner()))
     engine = HandDrivenEngine(stages=replace(tiny_stages(), llm=llm))
     first, second = engine.submit("first"), engine.submit("second", seed=3)
     for utterance_id in (first, second):

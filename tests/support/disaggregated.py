@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from tests.support.hollow_stages import Hollow, hollow, hollow_runner
+from tests.support.late_lane import on_lane
 from tests.support.stuck_lane import StuckLane
 from tests.support.tiny_engine import CONFIG, PCM, Heard
 from voicegate.bench.standins.llm import HollowRunner
@@ -15,10 +16,8 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
-from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import EngineEvent, SpeakingMode, UtteranceId, UtteranceRequest
-from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.load.build import engine_info
 
 
@@ -44,11 +43,11 @@ def hollow_token2wavs(
 ) -> HollowToken2wavs:
     blocks = [num_blocks] * number if isinstance(num_blocks, int) else num_blocks
     runner = hollow_runner(num_slots=number * num_slots)
-    llm, names = SteppedLlm(runner, HOST_LANE), count()
+    names = count()
     parts = [hollow(num_slots=num_slots, num_blocks=each) for each in blocks]
     return HollowToken2wavs(
         runner,
-        tuple(replace(part, stages=replace(part.stages, llm=llm, sequence_ids=names)) for part in parts),
+        tuple(replace(part, stages=replace(part.stages, llm=runner, sequence_ids=names)) for part in parts),
     )
 
 
@@ -65,7 +64,7 @@ class OnLanes:
 def on_lanes(number: int = 2) -> OnLanes:
     models, llm_lane = hollow_token2wavs(number), StuckLane(hangs=False)
     lanes = [StuckLane(hangs=False) for _ in range(number)]
-    llm = SteppedLlm(models.runner, llm_lane)
+    llm = on_lane(models.runner, llm_lane)
     parts = zip(models.all_stages, lanes, strict=True)
     return OnLanes(models, llm_lane, lanes, [replace(stages, llm=llm, token2wav_lane=lane) for stages, lane in parts])
 

@@ -8,11 +8,9 @@ from voicegate.bench.standins import token2wav
 from voicegate.bench.standins.llm import HollowRunner
 from voicegate.engine.core.prompting import voice_prompt
 from voicegate.engine.core.stages import ReadyVoice, Stages, VoicePrompt, VoiceRoom
-from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.flow import chunking
 from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.flow.runner import FlowRunner
-from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.voices.voice import Voice
@@ -48,10 +46,12 @@ def hollow_voice(name: str = "rms") -> Voice:
 
 
 def hollow_runner(*, num_slots: int = 8, tokens_per_text_token: int = 4, holds_back: bool = True) -> HollowRunner:
+    model = load_model_config(TINY_MODEL_DIR)
     return HollowRunner(
+        model.llm,
         num_slots=num_slots,
         tokens_per_text_token=tokens_per_text_token,
-        silent_tokens=sorted(load_model_config(TINY_MODEL_DIR).silent_tokens),
+        silent_tokens=sorted(model.silent_tokens),
         holds_back=holds_back,
     )
 
@@ -73,7 +73,7 @@ def hollow(
     stages = Stages(
         model,
         tiny_tokenizer(),
-        SteppedLlm(runner, HOST_LANE),
+        runner,
         flow,
         vocoder,
         {voice.name: ready},

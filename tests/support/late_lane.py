@@ -1,6 +1,14 @@
 """A lane that gets nowhere unless somebody waits for it: who forgets to wait for one of its marks sleeps for ever."""
 
-from voicegate.engine.device.lanes import HostLane, Mark
+from collections import defaultdict, deque
+from copy import copy
+from typing import TypeVar
+
+from voicegate.engine.device.lanes import HostLane, Lane, Mark
+from voicegate.engine.llm.backend import SequenceOutput
+from voicegate.engine.llm.runner import LlmRunner
+
+_Llm = TypeVar("_Llm", bound=LlmRunner)
 
 
 class LateLane(HostLane):
@@ -31,3 +39,17 @@ class _LateMark:
     def wait(self) -> None:
         self.lane.num_waits += 1
         self.lane.num_reached = max(self.lane.num_reached, self._number)
+
+
+def on_lane(llm: _Llm, lane: Lane) -> _Llm:
+    """The same LLM, with the same sequences, whose steps go to this lane."""
+    made = copy(llm)
+    made._lane, made._in_flight = lane, deque()
+    made.counters, made.num_fetched = defaultdict(float), 0
+    return made
+
+
+def fetch_oldest(llm: LlmRunner) -> list[SequenceOutput]:
+    """What the oldest step in flight made; on a GPU, what others made that are done."""
+    llm._in_flight[0].end.wait()
+    return llm.poll()

@@ -17,7 +17,6 @@ from voicegate.engine import units
 from voicegate.engine.core.stages import Stages, VoiceRoom
 from voicegate.engine.core.voice_shelf import ready_voice
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE, Capturable
-from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.flow.backend import (
     BlocksExhausted,
     FlowPrompt,
@@ -25,7 +24,6 @@ from voicegate.engine.flow.backend import (
     rendered_whole,
 )
 from voicegate.engine.flow.batch_size import BatchSize
-from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.vocoder.backend import VocoderJob, VocoderStream, VocoderStreamsExhausted
@@ -368,7 +366,7 @@ def other_stages(*, num_blocks: int = 400) -> Stages:
     return Stages(
         model,
         tiny.tokenizer,
-        SteppedLlm(runner, HOST_LANE),
+        runner,
         flow,
         OtherVocoder(max_streams=CONFIG.max_active_clauses),
         voices,

@@ -15,14 +15,13 @@ from voicegate.engine.llm.backend import (
     LlmDied,
     LlmTraits,
     NoFreeSlot,
-    OneAtATime,
     SequenceOutput,
     SequenceRequest,
 )
 from voicegate.engine.llm.bistream import BistreamPolicy
-from voicegate.engine.llm.requests import check_text_ids, make_sequence
+from voicegate.engine.llm.feed import check_text_ids
 from voicegate.engine.llm.runner import LlmRunner
-from voicegate.engine.llm.sequence import Growing
+from voicegate.engine.llm.sequence import Growing, make_sequence
 from voicegate.engine.model.config import LlmConfig
 
 # Traits of TensorRT-LLM's LLM class.
@@ -47,7 +46,7 @@ class _Running:
     tokens: list[int] = field(default_factory=list)  # not told yet
 
 
-class SelfSchedulingLlm(OneAtATime):
+class SelfSchedulingLlm:
     """See LlmBackend."""
 
     takes_step = False
@@ -146,7 +145,13 @@ class SelfSchedulingLlm(OneAtATime):
     def is_runnable(self, sequence_id: int) -> bool:
         return False
 
-    def launch(self, sequence_ids: Sequence[int]) -> None:
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        """It holds none back."""
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        return ()
+
+    def launch(self, sequence_ids: Sequence[int]) -> list[int]:
         raise AssertionError("nobody steps an LLM that schedules itself")
 
     def poll(self) -> list[SequenceOutput]:

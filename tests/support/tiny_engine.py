@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any, cast
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.late_lane import on_lane
 from tests.support.local_maker import LocalMaker
 from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from voicegate.engine.audio.encoding import Encoders
@@ -17,7 +19,6 @@ from voicegate.engine.core.stages import Stages, VoiceRoom
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.core.voice_shelf import ready_voice
 from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
-from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import (
@@ -32,9 +33,8 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.llm.backend import LlmBackend, OneAtATime, SequenceOutput, SequenceRequest
-from voicegate.engine.llm.runner import FinishedStep, LaunchedStep, LlmRunner
-from voicegate.engine.llm.stepped import SteppedLlm
+from voicegate.engine.llm.backend import LlmBackend, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.load.build import engine_info, load_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.keeper import VoiceKeeper
@@ -65,13 +65,13 @@ def shipped_stages() -> Stages:
 
 
 def tiny_runner() -> LlmRunner:
-    """The shared LLM, without what steps it."""
+    """The shared LLM."""
     return _runner_of(tiny_stages())
 
 
 def _runner_of(stages: Stages) -> LlmRunner:
-    assert isinstance(stages.llm, SteppedLlm)
-    return stages.llm.runner
+    assert isinstance(stages.llm, LlmRunner)
+    return stages.llm
 
 
 def tiny_engine(
@@ -80,17 +80,17 @@ def tiny_engine(
     breaks_first: bool = False,
     stall_ms: int = 0,
     max_clause_tokens: int = CONFIG.max_clause_tokens,
-    llm_of: Callable[[LlmRunner], LlmBackend] = lambda runner: SteppedLlm(runner, HOST_LANE),
+    llm_of: Callable[[LlmRunner], LlmBackend] = lambda runner: on_lane(runner, HOST_LANE),
     encoders: Encoders | None = None,
     stages_of: Callable[[], Stages] = tiny_stages,
 ) -> ThreadedEngine:
-    """The real engine in its thread, over the stages that all tests share; `llm_of` makes an LLM of their runner."""
+    """The real engine in its thread, over the stages that all tests share; `llm_of` makes an LLM of theirs."""
     config = replace(CONFIG, max_utterances=max_utterances, stall_ms=stall_ms, max_clause_tokens=max_clause_tokens)
 
     def load(sink: Sink, waker: Waker) -> LoadedEngine:
         shared = stages_of()
-        runner = _runner_of(shared)
-        llm = llm_of(FirstSequenceFails(runner) if breaks_first else runner)
+        llm = llm_of(_runner_of(shared))
+        llm = cast(LlmBackend, FirstSequenceFails(llm)) if breaks_first else llm
         stages = replace(shared, llm=llm)
         core = EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
         keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, stages.model), None)
@@ -104,52 +104,32 @@ def self_scheduling_llm(runner: LlmRunner) -> LlmBackend:
     return SelfSchedulingLlm(runner, tiny_stages().model.llm, traits=PLAIN, stream_interval=4)
 
 
-class FirstSequenceFails(OneAtATime):
-    """An LlmRunner whose first sequence fails after some steps, as one too long for its slot would."""
+class FirstSequenceFails:
+    """An LLM whose first sequence fails after some outputs, as one too long for its slot would."""
 
-    def __init__(self, runner: LlmRunner, *, after_steps: int = 5) -> None:
-        self._runner = runner
+    def __init__(self, llm: LlmBackend, *, after_outputs: int = 5) -> None:
+        self._llm = llm
         self._first: int | None = None
-        self._steps_left = after_steps
+        self._num_left = after_outputs
 
-    @property
-    def num_free_slots(self) -> int:
-        return self._runner.num_free_slots
-
-    @property
-    def graphs(self) -> Capturable:
-        return self._runner.graphs
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._llm, name)
 
     def add(self, request: SequenceRequest) -> None:
-        self._runner.add(request)
-        if self._first is None:
-            self._first = request.sequence_id
+        self._llm.add(request)
+        self._first = request.sequence_id if self._first is None else self._first
 
-    def push_text(self, sequence_id: int, text_ids: Sequence[int]) -> None:
-        self._runner.push_text(sequence_id, text_ids)
+    def poll(self) -> list[SequenceOutput]:
+        return [made for output in self._llm.poll() if (made := self._passed_on(output)) is not None]
 
-    def end_text(self, sequence_id: int) -> None:
-        self._runner.end_text(sequence_id)
-
-    def abort(self, sequence_id: int) -> None:
-        self._runner.abort(sequence_id)
-
-    def is_runnable(self, sequence_id: int) -> bool:
-        return self._runner.is_runnable(sequence_id)
-
-    def launch(self, sequence_ids: Sequence[int]) -> LaunchedStep:
-        return FinishedStep(self.step(sequence_ids))
-
-    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        outputs = self._runner.step(sequence_ids)
-        if self._first not in sequence_ids:
-            return outputs
-        self._steps_left -= 1
-        if self._steps_left:
-            return outputs
-        self._runner.abort(self._first)
-        failed = SequenceOutput(self._first, error="made to fail")
-        return [failed if output.sequence_id == self._first else output for output in outputs]
+    def _passed_on(self, output: SequenceOutput) -> SequenceOutput | None:
+        if output.sequence_id != self._first:
+            return output
+        self._num_left -= 1
+        if self._num_left > 0:
+            return output
+        self._llm.abort(self._first)
+        return None if self._num_left else SequenceOutput(self._first, error="made to fail")
 
 
 @dataclass(slots=True)

@@ -68,9 +68,6 @@ class LlmShare:
     def is_runnable(self, sequence_id: int) -> bool:
         return self._llm.is_runnable(sequence_id)
 
-    def are_runnable(self, sequence_ids: Sequence[int]) -> Sequence[bool]:
-        return self._llm.are_runnable(sequence_ids)
-
     def tell_after(self, sequence_id: int, num_tokens: int) -> None:
         self._llm.tell_after(sequence_id, num_tokens)
 
@@ -80,9 +77,12 @@ class LlmShare:
             return ()
         return self._llm.take_held(sequence_id)
 
-    def launch(self, sequence_ids: Sequence[int]) -> None:
+    def launch(self, sequence_ids: Sequence[int]) -> list[int]:
         """With the round's step: what goes wrong there is in the sequences' outputs."""
-        self.asked.extend(sequence_ids)
+        is_runnable = self._llm.is_runnable
+        left = [sequence_id for sequence_id in sequence_ids if not is_runnable(sequence_id)]
+        self.asked.extend([each for each in sequence_ids if each not in left] if left else sequence_ids)
+        return left
 
     def deliver(self, output: SequenceOutput) -> None:
         self._outputs.append(output)

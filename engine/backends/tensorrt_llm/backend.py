@@ -18,13 +18,12 @@ from voicegate.engine.llm.backend import (
     InvalidRequest,
     LlmTraits,
     NoFreeSlot,
-    OneAtATime,
     SequenceOutput,
     SequenceRequest,
 )
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.feed import check_text_ids
-from voicegate.engine.llm.requests import growing, make_sequence, streaming
+from voicegate.engine.llm.sequence import growing, make_sequence, streaming
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
@@ -38,7 +37,7 @@ class _Alive:
     leg_id: int | None = None  # the one that is running
 
 
-class TensorrtLlm(OneAtATime):
+class TensorrtLlm:
     """See LlmBackend. All that a sequence is lives on the caller's thread; beside it run requests alone."""
 
     # Its kernels' results depend on the batch, and its text is taken whole.
@@ -154,7 +153,13 @@ class TensorrtLlm(OneAtATime):
     def is_runnable(self, sequence_id: int) -> bool:
         return False
 
-    def launch(self, sequence_ids: Sequence[int]) -> None:
+    def tell_after(self, sequence_id: int, num_tokens: int) -> None:
+        """It holds none back."""
+
+    def take_held(self, sequence_id: int) -> tuple[int, ...]:
+        return ()
+
+    def launch(self, sequence_ids: Sequence[int]) -> list[int]:
         raise AssertionError("nobody steps an LLM that schedules itself")
 
     def poll(self) -> list[SequenceOutput]:

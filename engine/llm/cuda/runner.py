@@ -4,12 +4,14 @@ A line's arithmetic does not depend on its company: the same seed gives the same
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
 from voicegate.engine.device.capture import Capturable
+from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane
 from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
@@ -22,13 +24,13 @@ from voicegate.engine.llm.cuda.records import Records
 from voicegate.engine.llm.cuda.steps import CudaStep, Member
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.feed import SequenceState, ends_speech
-from voicegate.engine.llm.live_sequences import Live, LiveSequences
+from voicegate.engine.llm.runner import Live, LlmRunner
 from voicegate.engine.llm.sequence import Growing, Unistream
 from voicegate.engine.model.config import LlmConfig, Sampling
 
 
-class CudaLlmRunner(LiveSequences):
-    """See LlmRunner for the promises. Not thread-safe: one thread calls it.
+class CudaLlmRunner(LlmRunner):
+    """Not thread-safe: one thread calls it.
 
     All its device work goes to one CUDA stream, so a freed slot can be taken at once: whatever still runs for its
     last sequence ends before the next one's begins.
@@ -46,9 +48,9 @@ class CudaLlmRunner(LiveSequences):
         dtype: torch.dtype = torch.bfloat16,
         policy: BistreamPolicy = BistreamPolicy.ROBUST,
         cuda: CudaLlmConfig | None = None,
-        stream: torch.cuda.Stream | None = None,
+        lane: Lane | None = None,
     ) -> None:
-        """`max_positions` per slot: prompt, text and speech of one sequence. `stream`: None makes one.
+        """`max_positions` per slot: prompt, text and speech of one sequence. `lane`: None makes one.
 
         `device` may be a CPU where Triton's interpreter runs the kernels (TRITON_INTERPRET=1): for tests.
         Raises WeightsError, and ValueError for more slots than the largest bucket has lines.
@@ -59,9 +61,10 @@ class CudaLlmRunner(LiveSequences):
             raise ValueError(f"{num_slots} LLM slots need a line bucket of as many; the last is {max_lines}")
         device = torch.device(device)
         is_cuda = device.type == "cuda"
-        if is_cuda and stream is None:
-            stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        super().__init__(config, num_slots=num_slots, max_positions=max_positions, policy=policy)
+        if lane is None:
+            lane = CudaLane(device, urgency=0) if is_cuda else HOST_LANE
+        stream = lane.stream if isinstance(lane, CudaLane) else None
+        super().__init__(config, lane, num_slots=num_slots, max_positions=max_positions, policy=policy)
         self._cuda = cuda
         self.body = DecoderBody(
             config,
@@ -93,15 +96,7 @@ class CudaLlmRunner(LiveSequences):
 
     def add(self, request: SequenceRequest) -> None:
         super().add(request)
-        self._records.begin(self.slot_of(request.sequence_id))
-
-    def is_runnable(self, sequence_id: int) -> bool:
-        live = self._lives.get(sequence_id)
-        return live is not None and self._can_launch(live)
-
-    def are_runnable(self, sequence_ids: Sequence[int]) -> list[bool]:
-        get, can_launch = self._lives.get, self._can_launch
-        return [(live := get(sequence_id)) is not None and can_launch(live) for sequence_id in sequence_ids]
+        self._records.begin(self._lives[request.sequence_id].slot)
 
     def _can_launch(self, live: Live) -> bool:
         if not live.num_in_flight:
@@ -132,11 +127,7 @@ class CudaLlmRunner(LiveSequences):
 
     # --- steps ------------------------------------------------------------------------------------------------
 
-    def step(self, sequence_ids: Sequence[int]) -> list[SequenceOutput]:
-        return self.launch(sequence_ids).outputs()
-
-    def launch(self, sequence_ids: Sequence[int]) -> CudaStep:
-        lives = self._runnable(sequence_ids)
+    def _begin(self, lives: Sequence[Live]) -> Callable[[], list[SequenceOutput]]:
         members: dict[int, Member] = {}
         slots: list[int] = []
         for place, live in enumerate(lives):
@@ -156,7 +147,7 @@ class CudaLlmRunner(LiveSequences):
                 num_samples += 1
                 lines.append(fed)
                 samples.append(sample)
-        step = CudaStep(lives, members, self._outputs_of)
+        step = CudaStep(lives, members)
         self._pending.append(step)
         for live in lives:
             live.num_in_flight += 1
@@ -166,7 +157,7 @@ class CudaLlmRunner(LiveSequences):
             except BaseException:
                 self._drop(step)
                 raise
-        return step
+        return partial(self._outputs_of, step)
 
     def _drop(self, step: CudaStep) -> None:
         """It could not be sent: nothing comes of it, and the steps of others go on."""
@@ -249,6 +240,7 @@ class CudaLlmRunner(LiveSequences):
     # --- results ----------------------------------------------------------------------------------------------
 
     def _outputs_of(self, step: CudaStep) -> list[SequenceOutput]:
+        """Waits for the device if need be; those of earlier steps first."""
         while step.applied is None:
             self._apply_oldest()
         return step.applied

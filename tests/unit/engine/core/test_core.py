@@ -389,9 +389,9 @@ def test_words_behind_a_bistream_pass_that_a_limit_has_ended_are_said_in_another
     utterance_id = engine.submit("u", mode=SpeakingMode.BISTREAM)
     engine.core.push_text(utterance_id, "The train to the coast leaves ")
     (utterance,) = engine.core._roster
-    while not models.runner._sequences:
+    while not models.runner.sequences:
         engine.step()
-    (sequence,) = models.runner._sequences.values()
+    (sequence,) = models.runner.sequences.values()
     sequence.max_tokens = 10
     while not utterance.is_truncated:
         engine.step()
@@ -415,9 +415,9 @@ def test_words_behind_a_growing_pass_that_a_limit_has_ended_are_said_in_another(
     (utterance,) = engine.core._roster
     for _ in range(1000):
         engine.step()
-        if models.runner._sequences:
+        if models.runner.sequences:
             break
-    (sequence,) = models.runner._sequences.values()
+    (sequence,) = models.runner.sequences.values()
     sequence.max_tokens = sequence.until - 1
     for _ in range(5000):
         engine.step()

@@ -11,9 +11,7 @@ import torch
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.stages import Stages
-from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
-from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.weights import load_state_dict
@@ -74,7 +72,7 @@ def with_draws(monkeypatch: pytest.MonkeyPatch, tokens: dict[int, int]) -> HandD
         return torch.full_like(token, tokens[number]) if number in tokens else token
 
     monkeypatch.setattr(runner._sampler, "sample", drawn)
-    return HandDrivenEngine(TWO, replace(stages(), llm=SteppedLlm(runner, HOST_LANE)))
+    return HandDrivenEngine(TWO, replace(stages(), llm=runner))
 
 
 @pytest.mark.parametrize("mode", [CLAUSE, INCREMENTAL])

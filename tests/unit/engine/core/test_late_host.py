@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support.hollow_stages import hollow
-from tests.support.late_lane import LateLane
+from tests.support.late_lane import LateLane, on_lane
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.interface import Done, Flushed, SpeakingMode
-from voicegate.engine.llm.stepped import SteppedLlm
 
 WORDS = ["one", "two", "six", "ten", "red", "old", "new", "big", "day", "sun", "sea", "car", "dog"]
 
@@ -18,7 +17,7 @@ def spoken(text: str, mode: SpeakingMode, *, is_late: bool, is_flushed: bool) ->
     """On lanes of a GPU whose LLM is always seen at once; flow and vocoder too, or once nothing else is to be done."""
     models, llm, lane = hollow(tokens_per_text_token=1, holds_back=False), LateLane(), LateLane()
     stages = replace(
-        models.stages, llm=SteppedLlm(models.runner, llm), token2wav_lane=lane, is_concurrent=True, frames_ahead=0
+        models.stages, llm=on_lane(models.runner, llm), token2wav_lane=lane, is_concurrent=True, frames_ahead=0
     )
     engine = HandDrivenEngine(CONFIG, stages)
     utterance_id = engine.submit("u", mode=mode)

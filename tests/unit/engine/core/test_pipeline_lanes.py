@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.late_lane import on_lane
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
 from voicegate.engine.core import constants
@@ -28,7 +29,6 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.vocoder.backend import VocoderBackend, VocoderJob, VocoderStream
 
 TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
@@ -141,7 +141,7 @@ class Lanes:
         self.stages: Stages = replace(
             tiny,
             vocoder=self.watched,  # type: ignore[arg-type]
-            llm=SteppedLlm(tiny_runner(), self.llm),
+            llm=on_lane(tiny_runner(), self.llm),
             token2wav_lane=self.token2wav,
             is_concurrent=True,
         )

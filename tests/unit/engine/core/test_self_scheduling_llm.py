@@ -22,7 +22,6 @@ from voicegate.engine.device.lanes import Mark
 from voicegate.engine.interface import Cancelled, Done, EngineStopped, Failed, SpeakingMode, UtteranceId
 from voicegate.engine.llm.backend import LlmBackend, LlmDied, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.runner import LlmRunner
-from voicegate.engine.llm.stepped import SteppedLlm
 
 CLAUSE = "Good morning, and welcome back to the show."
 TEXT = "Good morning, and welcome back. The train to the coast leaves at nine."
@@ -213,8 +212,8 @@ def test_where_the_flows_memory_is_full_nobody_waits_for_what_the_llm_still_make
     assert isinstance(plenty.flow, OtherFlow)
     num_blocks = max(plenty.flow.num_speech_blocks(len(stream.tokens)) for stream in plenty.flow.opened)
     stages = other_stages(num_blocks=400 - plenty.flow.num_free_blocks + num_blocks + 2)
-    assert isinstance(stages.llm, SteppedLlm)
-    llm = SelfSchedulingLlm(stages.llm.runner, stages.model.llm, has_thread=False)
+    assert isinstance(stages.llm, LlmRunner)
+    llm = SelfSchedulingLlm(stages.llm, stages.model.llm, has_thread=False)
     engine = HandDrivenEngine(replace(CONFIG, expected_tokens_per_text_token=1), replace(stages, llm=llm))
     holding = [begin(engine, name, CLAUSE) for name in ("a", "b")]
     while llm.is_at_work:

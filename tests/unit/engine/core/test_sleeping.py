@@ -7,13 +7,12 @@ from typing import cast
 import pytest
 
 from tests.support.disaggregated import OnLanes, on_lanes, threaded
-from tests.support.late_lane import LateLane
+from tests.support.late_lane import LateLane, on_lane
 from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import PCM
 from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.interface import Done, EngineEvent, Failed, SpeakingMode, UtteranceId, UtteranceRequest
-from voicegate.engine.llm.stepped import SteppedLlm
 
 NOBODY = cast(EngineCore, None)
 
@@ -63,7 +62,7 @@ async def _ends(engine: ThreadedEngine, number: int) -> list[EngineEvent]:
 
 def late(made: OnLanes) -> tuple[OnLanes, list[LateLane]]:
     lanes = [LateLane() for _ in range(1 + len(made.all_stages))]
-    llm = SteppedLlm(made.models.runner, lanes[0])
+    llm = on_lane(made.models.runner, lanes[0])
     parts = zip(made.all_stages, lanes[1:], strict=True)
     stages = [replace(each, llm=llm, token2wav_lane=lane, is_concurrent=True) for each, lane in parts]
     return replace(made, all_stages=stages), lanes

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.hollow_stages import Hollow, hollow, hollow_voice
+from tests.support.late_lane import on_lane
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from tests.support.stuck_lane import StuckLane
@@ -37,7 +38,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     VoiceRefused,
 )
-from voicegate.engine.llm.stepped import SteppedLlm, takes_step_behind
+from voicegate.engine.llm.runner import takes_step_behind
 from voicegate.engine.load.build import engine_info
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker_wire import VoiceOrder
@@ -244,7 +245,7 @@ def test_commands_are_applied_for_a_moment_then_speech_has_its_turn() -> None:
 
 async def test_a_device_that_hangs_shows_whatever_clients_send() -> None:
     held, lane = HeldEngine(), StuckLane()
-    llm = SteppedLlm(held.models.runner, lane)
+    llm = on_lane(held.models.runner, lane)
     held.models = replace(held.models, stages=replace(held.models.stages, llm=llm))
     held.go()
     await held.engine.start()

@@ -17,7 +17,6 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
-from voicegate.engine.llm.stepped import SteppedLlm
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.load import build
 from voicegate.engine.load.devices import Device
@@ -43,8 +42,7 @@ def load(config: EngineConfig, device: Device) -> LlmBackend:
 @pytest.mark.parametrize("backend", ["auto", "torch"])
 def test_a_cpu_runs_torchs_operations(backend: str) -> None:
     llm = load(replace(CONFIG, llm_backend=backend, max_active_clauses=1), CPU)
-    assert isinstance(llm, SteppedLlm)
-    assert isinstance(llm.runner, TorchLlmRunner)
+    assert isinstance(llm, TorchLlmRunner)
 
 
 @pytest.mark.parametrize(

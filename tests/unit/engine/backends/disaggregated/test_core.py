@@ -164,7 +164,7 @@ def test_a_step_of_the_llm_that_fails_ends_who_is_in_it(monkeypatch: pytest.Monk
         driven.step()
     step = models.runner.launch
 
-    def broken_once(sequence_ids: Sequence[int]) -> list[SequenceOutput]:
+    def broken_once(sequence_ids: Sequence[int]) -> list[int]:
         monkeypatch.setattr(models.runner, "launch", step)
         raise RuntimeError("made to fail")
 

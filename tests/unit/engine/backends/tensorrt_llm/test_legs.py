@@ -8,8 +8,7 @@ from tests.unit.engine.backends.tensorrt_llm.support import CONFIG, VOCABULARY
 from voicegate.engine.backends.tensorrt_llm.legs import Leg, LeggedSequence, LegNews
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
-from voicegate.engine.llm.requests import make_sequence
-from voicegate.engine.llm.sequence import Growing
+from voicegate.engine.llm.sequence import Growing, make_sequence
 
 FIRST = VOCABULARY.first_speech_id
 EOS = VOCABULARY.eos_id

@@ -6,11 +6,12 @@ from functools import cache
 
 import torch
 
+from tests.support.late_lane import LateLane, fetch_oldest
 from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile, TileTable
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
-from voicegate.engine.llm.runner import LaunchedStep, LlmRunner
+from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.config import LlmConfig, Sampling, SamplingConfig
 
@@ -48,6 +49,7 @@ def make_runner(
         max_positions=max_positions,
         device="cpu",
         dtype=torch.float32,
+        lane=LateLane(),
         cuda=CudaLlmConfig(max_in_flight=max_in_flight, line_buckets=(1, 4, 16), tiles=TILES),
     )
 
@@ -63,17 +65,16 @@ def request(
 
 
 def drain_ahead(runner: LlmRunner, *, depth: int, ids: Iterable[int] = range(10)) -> dict[int, list[SequenceOutput]]:
-    """As `drain`, with up to `depth` steps in flight before the oldest is asked for its outputs."""
+    """As `drain`, with up to `depth` steps in flight before the oldest is fetched."""
     outputs: dict[int, list[SequenceOutput]] = {}
-    launched: list[LaunchedStep] = []
     for _ in range(400):
         runnable = [sequence_id for sequence_id in ids if runner.is_runnable(sequence_id)]
         if runnable:
-            launched.append(runner.launch(runnable))
-        if not launched:
+            runner.launch(runnable)
+        if not runner.is_busy:
             return outputs
-        if len(launched) == depth or not runnable:
-            for output in launched.pop(0).outputs():
+        if len(runner._in_flight) == depth or not runnable:
+            for output in fetch_oldest(runner):
                 outputs.setdefault(output.sequence_id, []).append(output)
     raise AssertionError("the sequences run on")
 

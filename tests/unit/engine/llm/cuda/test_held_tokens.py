@@ -1,27 +1,26 @@
 """Tokens that nobody needs yet stay with the runner; what comes of a sequence is the same."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 
 import pytest
 
+from tests.support.late_lane import fetch_oldest
 from tests.unit.engine.llm.cuda.support import PROMPT, drain_ahead, make_runner, reference, request, tokens
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
-from voicegate.engine.llm.runner import LaunchedStep
 
 
 def drain_holding(runner: CudaLlmRunner, wanted: int) -> dict[int, list[SequenceOutput]]:
     """Two steps in flight; who has been told of is asked for so many tokens."""
     outputs: dict[int, list[SequenceOutput]] = defaultdict(list)
-    launched: deque[LaunchedStep] = deque()
     while True:
         runnable = [sequence_id for sequence_id in range(4) if runner.is_runnable(sequence_id)]
         if runnable:
-            launched.append(runner.launch(runnable))
-        if not launched:
+            runner.launch(runnable)
+        if not runner.is_busy:
             return outputs
-        if len(launched) == 2 or not runnable:
-            for output in launched.popleft().outputs():
+        if len(runner._in_flight) == 2 or not runnable:
+            for output in fetch_oldest(runner):
                 outputs[output.sequence_id].append(output)
                 runner.tell_after(output.sequence_id, wanted)
 
@@ -81,11 +80,11 @@ def test_an_aborted_sequences_tokens_are_nobodys() -> None:
     runner = make_runner(num_slots=1, max_in_flight=2)
     runner.add(request(0, seed=1, max_tokens=9))
     runner.tell_after(0, 9)
-    steps = [runner.launch([0]), runner.launch([0])]
+    runner.launch([0])
+    runner.launch([0])
     runner.abort(0)
     wanted = request(1, seed=4)
     runner.add(wanted)
-    steps.append(runner.launch([1]))
-    found = [output for step in steps for output in step.outputs()] + drain_ahead(runner, depth=2).get(1, [])
+    found = runner.step([1]) + drain_ahead(runner, depth=2).get(1, [])
     assert {output.sequence_id for output in found} == {1}
     assert tokens(found) == tokens(reference(wanted))

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.support.late_lane import fetch_oldest
 from tests.unit.engine.llm.cuda.support import drain_ahead, make_runner, reference, request, tokens
 from tests.unit.engine.llm.support import drain
-from voicegate.engine.llm.backend import UnknownSequence
 from voicegate.engine.llm.cuda import device_queue
 
 
@@ -31,17 +31,15 @@ def test_how_far_ahead_a_sequence_may_run() -> None:
     runner.add(request(0, max_tokens=3))
     runner.add(request(1, is_streaming=True))
     runner.end_text(1)
-    first = runner.launch([0, 1])
+    assert runner.launch([0, 1]) == []
     assert runner.is_runnable(0)
     assert not runner.is_runnable(1)  # what it feeds next depends on its token
-    second = runner.launch([0])
+    assert runner.launch([0, 1]) == [1]
     assert not runner.is_runnable(0)
-    with pytest.raises(UnknownSequence):
-        runner.launch([0])
-    assert [output.sequence_id for output in second.outputs()] == [0]  # takes the first step along
-    assert [output.sequence_id for output in first.outputs()] == [0, 1]
-    assert first.outputs() is first.outputs()
-    assert first.is_done
+    assert runner.launch([0]) == [0]
+    assert [output.sequence_id for output in fetch_oldest(runner)] == [0, 1]
+    assert [output.sequence_id for output in fetch_oldest(runner)] == [0]
+    assert not runner.is_busy
     runner.launch([0])
     assert not runner.is_runnable(0)  # the third token is the last that it may have
 
@@ -50,17 +48,18 @@ def test_an_aborted_sequences_steps_come_to_nothing() -> None:
     runner = make_runner(num_slots=2, max_in_flight=2)
     runner.add(request(0, seed=1))
     runner.add(request(1, seed=2))
-    steps = [runner.launch([0, 1]), runner.launch([0, 1])]
+    runner.launch([0, 1])
+    runner.launch([0, 1])
     runner.abort(0)
     runner.abort(0)
     assert runner.num_free_slots == 1
     runner.add(request(0, seed=4))  # the same name and slot, another sequence
-    steps.append(runner.launch([0]))
-    seen = [[output.sequence_id for output in step.outputs()] for step in steps]
-    assert seen == [[1], [1], [0]]
-    outputs = drain(runner)
-    assert tokens(steps[2].outputs() + outputs[0]) == tokens(reference(request(0, seed=4)))
-    assert tokens(steps[0].outputs() + steps[1].outputs() + outputs[1]) == tokens(reference(request(1, seed=2)))
+    runner.launch([0])
+    made = [fetch_oldest(runner) for _ in range(3)]
+    assert [[output.sequence_id for output in outputs] for outputs in made] == [[1], [1], [0]]
+    rest = drain(runner)
+    assert tokens(made[2] + rest[0]) == tokens(reference(request(0, seed=4)))
+    assert tokens(made[0] + made[1] + rest[1]) == tokens(reference(request(1, seed=2)))
 
 
 def test_more_prompts_than_there_are_buffers_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +77,8 @@ def test_a_launch_that_fails_leaves_the_steps_before_and_behind_it(monkeypatch: 
     runner = make_runner(max_in_flight=3, num_slots=2)
     runner.add(request(0, seed=1))
     runner.add(request(1, seed=3))
-    before = [runner.launch([0, 1]), runner.launch([1])]
+    runner.launch([0, 1])
+    runner.launch([1])
     num_idle = len(runner._queue._idle)
 
     def fail(*_: object, **__: object) -> None:
@@ -90,7 +90,9 @@ def test_a_launch_that_fails_leaves_the_steps_before_and_behind_it(monkeypatch: 
             runner.launch([1])
     assert len(runner._queue._idle) == num_idle
     runner.abort(1)  # as its utterance, which has failed by that
-    behind = runner.launch([0])
-    spoken = [token for step in [*before, behind] for output in step.outputs() for token in output.tokens]
+    runner.launch([0])
+    assert len(runner._in_flight) == 3
+    runner.wait()
+    spoken = tokens(runner.poll())
     assert spoken == [token for output in reference(request(0, seed=1)) for token in output.tokens][:2]
     assert not runner._pending

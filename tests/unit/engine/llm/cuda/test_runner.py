@@ -22,7 +22,6 @@ from voicegate.engine.llm.backend import (
     NoFreeSlot,
     SequenceOutput,
     SequenceRequest,
-    UnknownSequence,
 )
 from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws, RepetitionPenaltyDraws
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
@@ -110,9 +109,8 @@ def test_refusals_change_nothing() -> None:
         runner.add(request(1))
     with pytest.raises(InvalidRequest, match="not streaming"):
         runner.push_text(0, [1])
-    for ids in ([0, 0], [0, 1], [7]):
-        with pytest.raises(UnknownSequence):
-            runner.step(ids)
+    assert runner.launch([7, 1]) == [7, 1]
+    assert not runner.is_busy
     runner.push_text(9, [1])
     runner.end_text(9)
     assert drain(runner)[0] == reference(request(0))
