@@ -1,0 +1,72 @@
+"""The core's policy under load: what listeners of a simulated H200 have stays within bands, on virtual time.
+
+A refactoring gives the figures of before to the digit. A rule that is switched off falls out of a band: whoever changes
+a rule on purpose measures both ways (docs/adr/0025), and writes the new figures here.
+"""
+
+from functools import cache
+from typing import Any, Final
+
+import pytest
+
+from voicegate.bench import environment
+from voicegate.bench.engine.__main__ import with_settings
+from voicegate.bench.simulated.__main__ import measure, tokens_per_text_token
+from voicegate.bench.simulated.rules import without
+from voicegate.clients.bench.scenario import parse
+from voicegate.engine.config import EngineConfig
+
+DURATION_S: Final = 2.0
+# First audio in ms, p50 and p95: at most. Rows of a step of the LLM and of the flow: from, to.
+BANDS: Final = {
+    "live:128:whole": ((18.5, 28), (2.1, 2.8), (2.0, 2.6)),
+    "live:400:whole": ((67, 105), (13, 19), (8, 11)),
+    "mixed:400": ((104, 620), (16, 22), (10, 13)),
+}
+MAX_GAP_MS: Final = 100.0
+
+
+@cache
+def config() -> EngineConfig:
+    config = EngineConfig(environment.REPOSITORY / "models" / "tiny", device="cuda", encoder_processes=0)
+    reserved = round(tokens_per_text_token(config) * 8 / 6)
+    return with_settings(config, [f"expected_tokens_per_text_token={reserved}"]).resolved("cuda")
+
+
+def served(load: str) -> dict[str, Any]:
+    return measure(parse(load), config(), duration_s=DURATION_S, host_slowdown=1.0)
+
+
+def out_of_band(load: str, found: dict[str, Any]) -> list[str]:
+    """Names, with their figures."""
+    (max_p50, max_p95), llm_rows, flow_rows = BANDS[load]
+    first = found["first_audio_ms"]
+    figures = {
+        "p50": (first["p50"], 0.5 * max_p50, max_p50),
+        "p95": (first["p95"], 0.5 * max_p95, max_p95),
+        "gap": (found["longest_gap_ms"], 0.0, MAX_GAP_MS),
+        "within 100 ms": (found["c100"], 0.99, 1.0),
+        "unheard or failed": (found["num_unheard"] + found["num_failed"], 0, 0),
+        "LLM's rows": (found["llm"]["rows_per_step"], *llm_rows),
+        "flow's rows": (found["flow"]["rows_per_step"], *flow_rows),
+    }
+    return [f"{name} {value:g}" for name, (value, low, high) in figures.items() if not low <= value <= high]
+
+
+@pytest.mark.parametrize("load", BANDS)
+def test_a_load_is_served_within_its_bands(load: str) -> None:
+    assert out_of_band(load, served(load)) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "load", "worse"),
+    [
+        ("light-guard", "live:128:whole", "p95"),
+        ("taken-along", "live:128:whole", "p95"),
+        ("calm-steps", "live:400:whole", "p95"),
+        ("dry-share", "mixed:400", "gap"),
+    ],
+)
+def test_without_a_rule_it_falls_out_of_them(rule: str, load: str, worse: str) -> None:
+    with without([rule]):
+        assert any(name.startswith(worse) for name in out_of_band(load, served(load)))
