@@ -22,7 +22,7 @@ SLOW := bench cli/test_doctor_as_start.py deploy/test_setup.py test_tiny_trainin
 	engine/checkpoint engine/backends/disaggregated/test_hangs.py \
 	engine/load engine/core/test_first_blocks.py engine/core/test_heard_first.py \
 	engine/core/test_other_family.py engine/core/test_out_of_memory.py engine/core/test_pipeline_lanes.py \
-	engine/core/test_self_scheduling_llm.py engine/core/test_scheduler_simulation.py \
+	engine/core/test_self_scheduling_llm.py \
 	engine/*/cuda engine/backends/tensorrt engine/voices/test_maker.py
 
 # Whole or not at all: a folder that pip has filled by half would be taken for a whole one.

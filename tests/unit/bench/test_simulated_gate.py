@@ -4,6 +4,7 @@ A refactoring gives the figures of before to the digit. A rule that is switched 
 a rule on purpose measures both ways (docs/adr/0025), and writes the new figures here.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -12,8 +13,15 @@ import pytest
 from voicegate.bench import environment
 from voicegate.bench.engine.__main__ import with_settings
 from voicegate.bench.simulated.__main__ import measure, tokens_per_text_token
+from voicegate.bench.simulated.device import Device
+from voicegate.bench.simulated.models import VOICES, simulated
 from voicegate.bench.simulated.rules import without
+from voicegate.bench.simulated.run import Listener, Run
+from voicegate.clients.bench.plan import Piece, Turn, Visit
 from voicegate.clients.bench.scenario import parse
+from voicegate.clients.bench.schedule import Schedule
+from voicegate.clients.bench.sentences import ENGLISH
+from voicegate.clients.python.timeline import play
 from voicegate.engine.config import EngineConfig
 
 DURATION_S: Final = 2.0
@@ -70,3 +78,41 @@ def test_a_load_is_served_within_its_bands(load: str) -> None:
 def test_without_a_rule_it_falls_out_of_them(rule: str, load: str, worse: str) -> None:
     with without([rule]):
         assert any(name.startswith(worse) for name in out_of_band(load, served(load)))
+
+
+def crowd(visits: Iterable[Visit], until_s: float) -> list[Listener]:
+    """Their listeners, in the order of the visits."""
+    device = Device()
+    models = simulated(config(), device, tokens_per_text_token=tokens_per_text_token(config()))
+    run = Run(config(), device, models, host_slowdown=1.0)
+    run.plan(Schedule(tuple(visits), (0.0, until_s), until_s, until_s))
+    run.run(until_s)
+    assert run.core.num_live == 0, "everybody was served"
+    return [run.listeners[name] for name in sorted(run.listeners, key=int)]
+
+
+def whole(due_s: float, text: str = ENGLISH.sentences[0]) -> Visit:
+    return Visit(due_s, (Turn((Piece(text, 0.0),), f"prompt-{VOICES[0][0]}"),))
+
+
+def gap_s(listener: Listener) -> float:
+    return play(listener.arrivals, 80).underruns.worst_s
+
+
+def test_a_burst_of_newcomers_is_heard_in_order_and_runs_no_listener_dry() -> None:
+    listeners = [whole(number / 32, ENGLISH.paragraphs[0]) for number in range(64)]
+    newcomers = [whole(3 + number / 10_000) for number in range(300)]
+    heard = crowd([*listeners, *newcomers], 40.0)
+    assert max(map(gap_s, heard[:64])) <= 0.0
+    starts = [each.arrivals[0].arrived_s for each in heard[64:]]
+    assert starts == sorted(starts)
+    assert starts[-1] < 3 + 1.5
+
+
+def test_a_writer_who_stops_in_the_middle_disturbs_nobody() -> None:
+    first, second = "The train to the coast leaves at nine, and then ", "it stops at every village by the sea."
+    stalled = Turn((Piece(first, 0.0), Piece(second, 5.0)), f"prompt-{VOICES[0][0]}")
+    others = [whole(number / 50, ENGLISH.paragraphs[0]) for number in range(90)]
+    heard = crowd([*(Visit(number / 5, (stalled,)) for number in range(10)), *others], 40.0)
+    assert max(map(gap_s, heard[10:])) < 0.02
+    assert max(each.arrivals[0].arrived_s - each.begun_s for each in heard) < 0.15

@@ -1,6 +1,7 @@
 """The policy by tables: first audio comes first, leads are kept, what has no room waits."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -9,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.scheduling import decide
-from voicegate.engine.core import constants
+from voicegate.engine.core import constants, policy
 from voicegate.engine.core.policy import (
     AdvanceBatch,
     BeginBlocks,
     Decision,
+    Due,
     Intake,
     Limits,
     LlmStep,
     StreamView,
+    due_at_s,
     euler_steps_at_once,
     pressing_at_s,
     urgency,
@@ -32,6 +34,20 @@ def whole(num_blocks: int) -> BatchSize:
 
 LIMITS = Limits(flow_batch=whole(4))
 IDLE = StreamView(key=0, waiting_since_s=0.0, deadline_s=None, max_lead_s=5.0, wants_llm=False)
+
+
+def decide(views: Iterable[StreamView], now_s: float, limits: Limits, intake: Intake | None = None) -> Decision:
+    """`wake_at_s`: when more is due, where nothing is."""
+    due, later_s = Due(), list[float]()
+    for view in views:
+        if not (view.wants_llm or view.block_frames or view.batch is not None):
+            continue
+        if due_at_s(view) <= now_s:
+            due.put(view, urgency(view, now_s, limits))
+        else:
+            later_s.append(due_at_s(view))
+    decision = policy.decide(due, limits, intake or Intake())
+    return decision if due else replace(decision, wake_at_s=min(later_s, default=None))
 
 
 def test_nothing_to_do_waits_for_an_event() -> None:
