@@ -32,6 +32,8 @@ _PLACES = (
 )
 _BEHIND = rf"(?<!left )behind(?! (?:\S+ ){{0,3}}(?:{_PLACES})\b)"
 WORDS = re.compile(rf"\b(?:nobody|whoever|there is none|that there is not|{_BEHIND})\b", re.IGNORECASE)
+# An entry of a log begins so.
+_DATE = re.compile(r"^\d{4}-\d\d-\d\d: ")
 # A number and its unit are one word, whose stop ends a sentence.
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|(?:[mu]?s|dB|k?Hz|[kKMG]i?B|GHz|tokens/s|words/s)\b))")
 _OTHERS = re.compile(r"node_modules|/vendor/|/\.")
@@ -83,7 +85,7 @@ def offences_of(path: Path, markdown: str) -> Iterator[Offence]:
             yield Offence(path, line, f"{num_words} words: {text}")
         if BEGINNINGS.match(text.lstrip("*_ ")):
             yield Offence(path, line, f"beginning: {text}")
-        if is_prose and len(re.findall(r"[:;](?=\s)", text)) > 1:
+        if is_prose and len(re.findall(r"[:;](?=\s)", _DATE.sub("", text))) > 1:
             yield Offence(path, line, f"more than one colon or semicolon: {text}")
         for word in WORDS.findall(text):
             yield Offence(path, line, f"{word!r}: {text}")

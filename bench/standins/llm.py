@@ -129,7 +129,7 @@ class HollowRunner(LlmRunner):
         return round(self._tokens_per_text_token * sequence.num_text_tokens)
 
     def _begin(self, lives: Sequence[Live]) -> Callable[[], list[SequenceOutput]]:
-        """What it makes is known when somebody fetches it, as from a device."""
+        """Its output is known when it is fetched, as from a device."""
         num_lines = 0
         for live in lives:
             sequence = _of(live)

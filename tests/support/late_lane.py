@@ -42,7 +42,7 @@ class _LateMark:
 
 
 def on_lane(llm: _Llm, lane: Lane) -> _Llm:
-    """The same LLM, with the same sequences, whose steps go to this lane."""
+    """This LLM, with its sequences, whose steps go to this lane."""
     made = copy(llm)
     made._lane, made._in_flight = lane, deque()
     made.counters, made.num_fetched = defaultdict(float), 0
@@ -50,6 +50,6 @@ def on_lane(llm: _Llm, lane: Lane) -> _Llm:
 
 
 def fetch_oldest(llm: LlmRunner) -> list[SequenceOutput]:
-    """What the oldest step in flight made; on a GPU, what others made that are done."""
+    """Output of the oldest step in flight; on a GPU, of others that are done, too."""
     llm._in_flight[0].end.wait()
     return llm.poll()

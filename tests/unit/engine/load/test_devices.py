@@ -1,4 +1,4 @@
-"""What a configuration leaves open follows the device that it runs on."""
+"""Unset parts of a configuration follow the device that it runs on."""
 
 from pathlib import Path
 

@@ -137,7 +137,7 @@ def test_the_models_apart_take_what_they_take_together() -> None:
 def test_the_gpu_with_least_memory_decides_how_many_voices_have_short_first_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the GPUs with a flow: the LLM's does not count."""
+    """GPUs with a flow count: the LLM's does not count."""
     config = resolved(80 * GIB, max_active_clauses=300)
     device = gpu_lanes(monkeypatch)
     lanes = [replace(device, device=torch.device("cuda", number)) for number in range(3)]
