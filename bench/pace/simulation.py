@@ -17,7 +17,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.policy import Decision
-from voicegate.engine.core.speaking import Speaking
+from voicegate.engine.core.readings import FirstBlock
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import (
@@ -57,16 +57,6 @@ class BlockTimes:
 IDLE: Final = BlockTimes()
 
 
-class _WatchedSpeaking(Speaking):
-    num_begun_tokens: int | None = None  # of the last first reading of text that grew
-
-    def _until(self, utterance: Utterance, clause: Clause) -> int | None:
-        until = super()._until(utterance, clause)
-        if not clause.is_begun:
-            self.num_begun_tokens = until
-        return until
-
-
 class _BusyCore(EngineCore):
     """Begins sentences as it would among others' streams, and keeps with how many speech tokens."""
 
@@ -80,9 +70,15 @@ class _BusyCore(EngineCore):
     ) -> None:
         super().__init__(config, stages, clock, sink)
         self._others = others
-        self.watched = self._speaking = _WatchedSpeaking(
-            self._pipeline, self._readings, clock, on_finished=self._forget
-        )
+        self.num_begun_tokens: int | None = None  # of the last first reading of text that grew
+        first_block = self._readings.first_block
+
+        def noted(utterance: Utterance, clause: Clause, now_s: float, *, are_many: bool) -> FirstBlock:
+            found = first_block(utterance, clause, now_s, are_many=are_many)
+            self.num_begun_tokens = found.until
+            return found
+
+        self._readings.first_block = noted  # type: ignore[method-assign]
 
     def step(self) -> Decision:
         if self._others != IDLE:
@@ -117,7 +113,7 @@ class Simulation:
         utterance_id = UtteranceId(f"paced {next(self._numbers)}")
         begun_s = self._now_s
         self._events.clear()
-        self._core.watched.num_begun_tokens = None
+        self._core.num_begun_tokens = None
         self._core.submit(UtteranceRequest(utterance_id, voice, AudioFormat(Codec.PCM_S16LE), mode), seed=seed)
         waiting = list(pieces)
         while not (self._events and isinstance(self._events[-1][1], Done | Failed | Cancelled)):
@@ -133,7 +129,7 @@ class Simulation:
         return spoken
 
     def _num_first_blocks(self, voice: str) -> int:
-        if (num_begun_tokens := self._core.watched.num_begun_tokens) is None:
+        if (num_begun_tokens := self._core.num_begun_tokens) is None:
             return 0
         prompt, lookahead_tokens = self._stages.voices[voice].flow_prompt, self._stages.flow.lookahead_tokens
         num_behind_first = num_begun_tokens - lookahead_tokens - prompt.first_block_tokens

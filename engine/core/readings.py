@@ -4,6 +4,7 @@ The rules are growth.py's; here they meet an utterance. Nothing is started here.
 """
 
 import math
+from dataclasses import dataclass
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core import constants
@@ -13,6 +14,12 @@ from voicegate.engine.core.utterance import Utterance
 
 _Moment = tuple[Clause | None, float]
 _NEVER: _Moment = (None, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBlock:
+    is_short: bool
+    until: int | None  # of a sentence that is still written: speech tokens of its first reading; None: of all of it
 
 
 class Readings:
@@ -71,22 +78,26 @@ class Readings:
         due_s, _ = self._due_s(utterance, now_s)
         return min(due_s - constants.READ_BEFORE_S, utterance.unread_since_s + constants.GATHERING_S)
 
-    def until(self, utterance: Utterance, clause: Clause, now_s: float) -> int:
-        """Speech tokens in all that its next reading may come to: of one block and what that looks ahead at.
+    def first_block(self, utterance: Utterance, clause: Clause, now_s: float, *, are_many: bool) -> "FirstBlock":
+        """With how many speech tokens a pass begins. `are_many`: who have work due.
 
-        A first reading makes two where the engine is slow and the words are worth it.
+        whole text    the short block, if it is heard sooner for that (`_begins_short`) and few have work; else the
+                      usual one
+        still written the usual one, and its first reading ends there; or with the second, where the engine is slow and
+                      the words are worth it
         """
-        num_tokens = self._until_block(utterance, clause)
-        first = self._beginning(utterance, now_s) if utterance.deadline_s is None and not clause.is_begun else None
+        if not utterance.feed.is_incremental or clause.is_text_complete:
+            return FirstBlock(is_short=not are_many and _begins_short(utterance), until=None)
+        first = self._beginning(utterance, now_s) if utterance.deadline_s is None else None
         if first is not None:
             num_first = first.num_tokens + self._lookahead_tokens
             needed = self._worth(utterance).to_begin(num_first, num_second_tokens=0, num_promised=math.inf)
             if _has_words(clause, needed):
-                return num_first
-        return num_tokens
+                return FirstBlock(is_short=False, until=num_first)
+        return FirstBlock(is_short=False, until=self.until_block(utterance, clause))
 
-    def _until_block(self, utterance: Utterance, clause: Clause | None) -> int:
-        """That the next block of the clause, and what it looks ahead at, needs of its pass."""
+    def until_block(self, utterance: Utterance, clause: Clause | None) -> int:
+        """Speech tokens in all that the next block of the clause, and what it looks ahead at, needs of its pass."""
         if clause is None or clause.rendering is None or clause.llm_pass is None:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
         return clause.llm_pass.silent_filter.num_seen + clause.rendering.flow.num_missing_tokens
@@ -99,7 +110,7 @@ class Readings:
 
     def _to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> Needed:
         """For the next block of a listener who has some."""
-        return self._worth(utterance).to_go_on(self._until_block(utterance, target), is_dry=is_dry)
+        return self._worth(utterance).to_go_on(self.until_block(utterance, target), is_dry=is_dry)
 
     def _to_begin(self, utterance: Utterance, first: Beginning, now_s: float) -> Needed:
         return self._worth(utterance).to_begin(
@@ -140,3 +151,15 @@ def _comes_first(clause: Clause) -> bool:
     """Before a new clause may begin: one with text of its own, or whose pass is under way."""
     is_begun_or_whole = clause.is_begun or clause.is_text_complete
     return is_begun_or_whole and clause.state in (ClauseState.WAITING, ClauseState.GENERATING)
+
+
+def _begins_short(utterance: Utterance) -> bool:
+    """Whether its next pass, of text that is whole, is heard sooner for a short first block (docs/adr/0007).
+
+    Only its first pass: later ones have a listener with sound to play. A seed promises the same sound whatever the load
+    and whenever the text comes. In quick speech, and in long packets, hardly anything is heard of a short first block.
+    """
+    request = utterance.request
+    is_first = not utterance.num_started_clauses and not utterance.feed.is_bistream
+    has_short_packets = request.audio.frame_ms <= constants.SHORT_FRAME_MS
+    return is_first and request.seed is None and request.speed <= 1.0 and has_short_packets

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from voicegate.engine.core import constants
 from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.pipeline import Pipeline
 from voicegate.engine.core.readings import Readings
@@ -46,15 +45,15 @@ class Speaking:
         if clause.is_set_aside:
             self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
             return
-        until = self._until(utterance, clause)
-        clause.begins_short = until is None and not are_many and _begins_short(utterance)
+        first = self._readings.first_block(utterance, clause, self._clock(), are_many=are_many)
+        clause.begins_short = first.is_short
         self._pipeline.start(
             clause,
             utterance.voice,
             is_streaming=utterance.feed.is_bistream,
             speed=utterance.request.speed,
             seed=_clause_seed(utterance.seed, utterance.num_started_clauses),
-            until=until,
+            until=first.until,
         )
         clause.begun_s = self._clock()
         # Later ones wait for their listeners, words that come one by one for their writer: neither says what it takes.
@@ -72,14 +71,10 @@ class Speaking:
 
     def read_again(self, utterance: Utterance, clause: Clause) -> None:
         """A pass of text that grows goes on, with all words known by now."""
-        until = self._until(utterance, clause)
+        until = None if clause.is_text_complete else self._readings.until_block(utterance, clause)
         self._pipeline.read_again(clause, utterance.voice, until=until)
         # Behind its last reading a block waits for its listener, and says nothing of what one takes.
         clause.reading_since_s = None if until is None else self._clock()
-
-    def _until(self, utterance: Utterance, clause: Clause) -> int | None:
-        is_growing = utterance.feed.is_incremental and not clause.is_text_complete
-        return self._readings.until(utterance, clause, self._clock()) if is_growing else None
 
     def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
         self._pipeline.take_tokens(clause, output)
@@ -148,18 +143,6 @@ class Speaking:
     def _finish(self, utterance: Utterance) -> None:
         utterance.finish()
         self._on_finished(utterance)
-
-
-def _begins_short(utterance: Utterance) -> bool:
-    """Whether its next pass, of text that is whole, is heard sooner for a short first block (docs/adr/0007).
-
-    Only its first pass: later ones have a listener with sound to play. A seed promises the same sound whatever the load
-    and whenever the text comes. In quick speech, and in long packets, hardly anything is heard of a short first block.
-    """
-    request = utterance.request
-    is_first = not utterance.num_started_clauses and not utterance.feed.is_bistream
-    has_short_packets = request.audio.frame_ms <= constants.SHORT_FRAME_MS
-    return is_first and request.seed is None and request.speed <= 1.0 and has_short_packets
 
 
 def _clause_seed(utterance_seed: int, clause_index: int) -> int:

@@ -169,7 +169,7 @@ def test_an_engine_that_is_strained_only_when_it_reads_makes_no_more_than_the_wo
     assert not clause.is_text_complete
     for seconds, is_first in STRAINED:
         readings.block_time.took(seconds, engine.now_s, is_first=is_first)
-    assert readings.until(utterance, clause, engine.now_s) == expected
+    assert readings.first_block(utterance, clause, engine.now_s, are_many=False).until == expected
 
 
 def test_no_sentence_is_begun_while_it_is_written_where_what_follows_two_blocks_would_come_too_late() -> None:

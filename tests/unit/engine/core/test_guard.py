@@ -54,7 +54,7 @@ PLACES = [
 
 # Likewise for a sentence that is spoken while it is written.
 GROWING_PLACES = [
-    *[(Readings, name) for name in ("next_reading", "until")],
+    *[(Readings, name) for name in ("next_reading", "first_block", "until_block")],
     *[(ClauseFeed, name) for name in ("push", "grow")],
     *[(Utterance, name) for name in ("note_sayable", "align", "deliver")],
     *[(Speaking, name) for name in ("start", "read_again", "take_output", "take_samples")],
