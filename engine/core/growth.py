@@ -165,7 +165,7 @@ class BlockTime:
         self._first = _Fading()
         self._later = _Fading()
         self._mean_later_s: float | None = None
-        self._quickest_first_s = math.inf
+        self._quickest_first_s = self._quickest_later_s = math.inf
         self._soonest_first_s, self._soonest_since_s = 0.0, 0.0
 
     def took(self, seconds: float, now_s: float, *, is_first: bool) -> None:
@@ -173,10 +173,10 @@ class BlockTime:
             soonest_s = self.soonest_first_s(now_s) if self._first.is_known else math.inf
             self._soonest_first_s, self._soonest_since_s = min(seconds, soonest_s), now_s
             self._quickest_first_s = min(self._quickest_first_s, seconds)
-        elif self._mean_later_s is None:
-            self._mean_later_s = seconds
         else:
-            self._mean_later_s += constants.NEWS_SHARE * (seconds - self._mean_later_s)
+            self._quickest_later_s = min(self._quickest_later_s, seconds)
+            before_s = seconds if self._mean_later_s is None else self._mean_later_s
+            self._mean_later_s = before_s + constants.NEWS_SHARE * (seconds - before_s)
         (self._first if is_first else self._later).rise(seconds, now_s)
 
     def is_strained(self, now_s: float) -> bool:
@@ -194,8 +194,13 @@ class BlockTime:
         return kept * self._soonest_first_s + (1 - kept) * self.first_s(now_s)
 
     def later_s(self, now_s: float) -> float:
-        """Of a block behind the first, at the longest."""
-        return (self._later if self._later.is_known else self._first).at(now_s)
+        """Of a block after the first, at the longest lately; after a silence, at the quickest that there ever was.
+
+        A silence makes no engine quick: where nothing is left of the longest, a slow one would begin too early.
+        """
+        if not self._later.is_known:
+            return max(self._first.at(now_s), self._quickest_first_s) if self._first.is_known else 0.0
+        return max(self._later.at(now_s), self._quickest_later_s)
 
     def expected_later_s(self, now_s: float) -> float:
         """The same as it is to be expected."""
