@@ -1,8 +1,13 @@
 """Names of units, currencies, months and weekdays as CLDR has them. Babel is asked once, when a module is loaded."""
 
+from decimal import Decimal
+from typing import Final
+
 from babel import Locale
 from babel.numbers import get_currency_name
 from babel.units import format_unit
+
+_NAMES_WITHOUT_CLDR: Final = {"BTC": "Bitcoin"}
 
 
 def unit_names(language: str, unit_id: str) -> tuple[str, str]:
@@ -13,9 +18,9 @@ def unit_names(language: str, unit_id: str) -> tuple[str, str]:
     )
 
 
-def currency_names(language: str, code: str) -> tuple[str, str]:
-    """Of one, and of many: "CAD" -> Canadian dollar, Canadian dollars."""
-    return get_currency_name(code, 1, language), get_currency_name(code, 2, language)
+def currency_name(language: str | Locale, code: str, number: int | Decimal) -> str:
+    """ "CAD", 2 -> Canadian dollars."""
+    return _NAMES_WITHOUT_CLDR.get(code) or get_currency_name(code, count=number, locale=language)
 
 
 def currency_signs(language: str) -> dict[str, str]:

@@ -2,18 +2,17 @@
 
 Anybody who writes the text may use these, and the notation of phonemes ([R][EH1][D]) and of pinyin ([j][ǐ]). The other
 words of a model's format (<|endofprompt|>) stay out: with them a text could end the prompt. A phoneme alone is none, or
-"[a]" in a list would become a sound. `TextTokenizer` knows which tags its model has; `tags.toml` has all of them.
+"[a]" in a list would become a sound. `TextTokenizer` knows which tags its model has; `data/tags.yaml` has all of them.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Set
-from importlib import resources
 from typing import Any, Final
 
+from voicegate.engine.text.data_files import read_data
 from voicegate.engine.text.patterns import any_of
 
-_DATA: Final[dict[str, Any]] = tomllib.loads((resources.files(__package__) / "tags.toml").read_text(encoding="utf-8"))
+_DATA: Final = read_data("tags", dict[str, Any])
 
 EXPRESSIVE_TAGS: Final = frozenset(_DATA["expressive"])
 _VOWELS: Final = {f"[{vowel}{stress}]": said for vowel, said in _DATA["vowels"].items() for stress in ("", *"012")}

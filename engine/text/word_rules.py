@@ -11,7 +11,7 @@ from typing import Final
 
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
-from voicegate.engine.text.english.measures import AFTER_NUMBER, CURRENCY_CODES
+from voicegate.engine.text.english.data import AFTER_NUMBER, CURRENCY_CODES
 from voicegate.engine.text.english.word_pairs import BEFORE_NUMBER, FIRST_OF_UNIT
 from voicegate.engine.text.languages.definition import known_languages
 from voicegate.engine.text.languages.sentences import Sentences, sentences_of

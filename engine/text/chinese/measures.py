@@ -1,12 +1,11 @@
-"""Units, currencies and magnitudes as they stand at a number in Chinese text: how they are read. Of `data.toml`."""
+"""Units, currencies and magnitudes as they stand at a number in Chinese text: how they are read."""
 
-import tomllib
-from importlib import resources
 from typing import Any, Final
 
 from voicegate.engine.text import cldr
+from voicegate.engine.text.data_files import read_data
 
-_DATA: Final[dict[str, Any]] = tomllib.loads((resources.files(__package__) / "data.toml").read_text(encoding="utf-8"))
+_DATA: Final = read_data("chinese", dict[str, Any])
 _OF_CLDR: Final = "cldr:"
 
 UNITS: Final[dict[str, str]] = {

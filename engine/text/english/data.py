@@ -1,13 +1,12 @@
-"""`data.toml`, with the names that Babel has for it."""
+"""English as data, and of it units, magnitudes and currencies as they stand at a number. Pure tables."""
 
-import tomllib
-from importlib import resources
 from typing import Any, Final, NamedTuple
 
 from voicegate.engine.text import cldr
+from voicegate.engine.text.data_files import read_data
 
 LANGUAGE: Final = "en"
-DATA: Final[dict[str, Any]] = tomllib.loads((resources.files(__package__) / "data.toml").read_text(encoding="utf-8"))
+DATA: Final = read_data("english", dict[str, Any])
 
 
 class Currency(NamedTuple):
@@ -17,28 +16,52 @@ class Currency(NamedTuple):
     hundredths: str = ""
 
 
-def unit_names() -> dict[str, tuple[str, str]]:
-    """Symbol -> one, many."""
-    return {
-        symbol: cldr.unit_names(LANGUAGE, names) if isinstance(names, str) else (names[0], names[1])
-        for symbol, names in DATA["units"].items()
-    }
-
-
-def currency_of_sign() -> dict[str, str]:
-    """Sign or code, as it stands at an amount -> ISO 4217 code."""
-    signs: dict[str, str] = cldr.currency_signs(LANGUAGE) | DATA["currencies"]
-    return signs | {code: code for code in DATA["currency_codes"]["codes"]}
-
-
-def currency_names() -> dict[str, Currency]:
-    """By ISO 4217 code."""
-    return {code: _currency(code) for code in currency_of_sign().values()}
-
-
 def _currency(code: str) -> Currency:
     if code in DATA["currency_names"]:
         return Currency(*DATA["currency_names"][code])
     hundredths = DATA["currency_hundredths"].items()
     hundredth = next((name for name, codes in hundredths if code in codes), "")
-    return Currency(*cldr.currency_names(LANGUAGE, code), hundredth, f"{hundredth}s" if hundredth else "")
+    one, many = (cldr.currency_name(LANGUAGE, code, number) for number in (1, 2))
+    return Currency(one, many, hundredth, f"{hundredth}s" if hundredth else "")
+
+
+# Symbol -> one, many.
+UNITS: Final[dict[str, tuple[str, str]]] = {
+    symbol: cldr.unit_names(LANGUAGE, names) if isinstance(names, str) else (names[0], names[1])
+    for symbol, names in DATA["units"].items()
+}
+# Not read as units behind a blank.
+ONLY_ATTACHED: Final = frozenset(DATA["unit_rules"]["only_attached"])
+# What may stand behind the slash of "$20/month".
+PER: Final[dict[str, str]] = DATA["per"]
+MAGNITUDES: Final[dict[str, str]] = DATA["magnitudes"]
+# Sign or code, as it stands at an amount -> ISO 4217 code.
+_CURRENCY_OF_SIGN: Final[dict[str, str]] = (
+    cldr.currency_signs(LANGUAGE) | DATA["currencies"] | {code: code for code in DATA["currency_codes"]["codes"]}
+)
+_NAMES: Final = {code: _currency(code) for code in _CURRENCY_OF_SIGN.values()}
+# A currency of one sign is written with it, and one of several letters with a character that no text holds: "CA$".
+# The rules know one character a currency then.
+_OWN_SIGNS: Final = {code: sign for sign, code in reversed(_CURRENCY_OF_SIGN.items()) if len(sign) == 1}
+_SIGN_OF_CURRENCY: Final = {code: chr(0xE100 + index) for index, code in enumerate(_NAMES)} | _OWN_SIGNS
+CURRENCIES: Final = {sign: _NAMES[code] for code, sign in _SIGN_OF_CURRENCY.items()}
+# As they stand at amounts, beside the signs themselves: CA$ 5, USD 45.00, 45 EUR, Rs. 500.
+LONG_SIGNS: Final = {
+    sign: _SIGN_OF_CURRENCY[code] for sign, code in _CURRENCY_OF_SIGN.items() if sign != _SIGN_OF_CURRENCY[code]
+}
+CURRENCY_CODES: Final = frozenset(sign for sign in LONG_SIGNS if sign.isalpha())
+
+_CONCENTRATIONS: Final = frozenset(
+    f"{unit}/{part}" for unit in ("g", "mg", "mcg", "mmol") for part in ("L", "dL", "mL", "kg")
+)
+_SPELLED_MAGNITUDES: Final = frozenset(name for name in MAGNITUDES if len(name) > 1)
+_HALF_DAYS: Final = frozenset({"am", "pm", "AM", "PM", "a.m", "p.m", "A.M", "P.M"})
+# Words that belong to the number before a blank: the reading of both depends on each other.
+AFTER_NUMBER: Final = (
+    frozenset(UNITS) - ONLY_ATTACHED
+    | _CONCENTRATIONS
+    | _SPELLED_MAGNITUDES
+    | _HALF_DAYS
+    | CURRENCY_CODES
+    | frozenset({"°C", "°F", "in"})
+)

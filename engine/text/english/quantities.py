@@ -10,9 +10,8 @@ from typing import Final
 from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import MONTHS
 from voicegate.engine.text.english.codes import CODES, SIDES
-from voicegate.engine.text.english.data import DATA
+from voicegate.engine.text.english.data import CURRENCIES, DATA, LONG_SIGNS, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
 from voicegate.engine.text.english.dates import DATES_AND_TIMES, TIMESTAMPS, read_slash_dates
-from voicegate.engine.text.english.measures import CURRENCIES, LONG_SIGNS, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
 from voicegate.engine.text.english.serials import PAIRS, SERIALS
 from voicegate.engine.text.patterns import Match, Source, any_of, apply, rules_of
 

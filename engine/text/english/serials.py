@@ -10,8 +10,8 @@ from typing import Final
 from voicegate.engine.text.cleanup import PAUSE
 from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, STATES
+from voicegate.engine.text.english.data import CURRENCIES, LONG_SIGNS, MAGNITUDES, UNITS
 from voicegate.engine.text.english.letters import is_pronounceable
-from voicegate.engine.text.english.measures import CURRENCIES, LONG_SIGNS, MAGNITUDES, UNITS
 from voicegate.engine.text.patterns import Match, Source, any_of
 
 # A longer name before digits that can be said is said: COVID19, NASA2024.

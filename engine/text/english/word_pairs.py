@@ -5,8 +5,7 @@ from typing import Final
 
 from voicegate.engine.text.characters import split_tail
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, WEEKDAY_BY_START
-from voicegate.engine.text.english.data import DATA
-from voicegate.engine.text.english.measures import UNITS
+from voicegate.engine.text.english.data import DATA, UNITS
 
 # Before a number without a stop: Hwy 1.
 BEFORE_NUMBER: Final = frozenset(DATA["before_numbers"])

@@ -4,8 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from babel.numbers import get_currency_name
-
+from voicegate.engine.text.cldr import currency_name
 from voicegate.engine.text.languages.definition import international_signs
 from voicegate.engine.text.patterns import any_of
 
@@ -16,7 +15,6 @@ _CODES: Final = {
     for sign, code in international_signs().currencies.items()
     if not sign[0].isalpha() and sign[-1] not in _READ
 }
-_WITHOUT_CLDR: Final = {"BTC": "Bitcoin"}
 _NUMBER: Final = r"\d[\d,]*(?:\.\d+)?(?: ?(?:million|billion|万|亿))?"
 _SIGN: Final = any_of(_CODES)
 _AMOUNT: Final = re.compile(rf"(?P<before>{_SIGN}) ?(?P<number>{_NUMBER})|(?P<amount>{_NUMBER}) ?(?P<behind>{_SIGN})")
@@ -38,5 +36,4 @@ def with_named_currencies(text: str, language: str) -> str:
 
 @lru_cache
 def _name(sign: str, language: str, *, is_one: bool) -> str:
-    code = _CODES[sign]
-    return _WITHOUT_CLDR.get(code) or get_currency_name(code, count=1 if is_one else 2, locale=language)
+    return currency_name(language, _CODES[sign], 1 if is_one else 2)

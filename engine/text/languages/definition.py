@@ -1,21 +1,14 @@
-"""What a language's file says, as it is written: `data/de.yaml` and its like. docs/languages.md tells of each entry."""
+"""Entries of a language's file, `data/languages/de.yaml` and its like. docs/languages.md tells of each."""
 
 from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
-DATA_DIR: Final = Path(__file__).parent / "data"
+from voicegate.engine.text.data_files import languages_with_data, read_data
 
 Plurals = dict[str, str]  # by CLDR's plural category; "other" is always there
-_EntryType = TypeVar("_EntryType")
 _Digits = Annotated[list[str], Meta(min_length=10, max_length=10)]
-
-
-class LanguageError(ValueError):
-    """A language's file is not usable. The message names the file and what is wrong."""
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True, rename={"as_": "as"}):
@@ -132,14 +125,14 @@ class InternationalSigns(_Entry, frozen=True):
 
 @lru_cache(maxsize=1)
 def known_languages() -> frozenset[str]:
-    """That have a file."""
-    return frozenset(path.stem for path in DATA_DIR.glob("*.yaml"))
+    """Languages with a file."""
+    return languages_with_data()
 
 
 @lru_cache
 def load(language: str) -> LanguageEntry:
     """Raises LanguageError."""
-    return _decoded(DATA_DIR / f"{language}.yaml", LanguageEntry)
+    return read_data(f"languages/{language}", LanguageEntry)
 
 
 def common_words(language: str) -> frozenset[str]:
@@ -150,11 +143,4 @@ def common_words(language: str) -> frozenset[str]:
 @lru_cache(maxsize=1)
 def international_signs() -> InternationalSigns:
     """Raises LanguageError."""
-    return _decoded(DATA_DIR.parent / "international.yaml", InternationalSigns)
-
-
-def _decoded(path: Path, kind: type[_EntryType]) -> _EntryType:
-    try:
-        return msgspec.yaml.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise LanguageError(f"{path}: {error}") from error
+    return read_data("international", InternationalSigns)

@@ -5,12 +5,12 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from babel import Locale
-from babel.numbers import format_decimal, get_currency_name, get_currency_symbol, list_currencies
+from babel.numbers import format_decimal, get_currency_symbol, list_currencies
 from babel.units import format_unit
 
+from voicegate.engine.text.cldr import currency_name
 from voicegate.engine.text.languages.definition import LanguageEntry, Plurals, international_signs
 
-_NAMES_WITHOUT_CLDR: Final = {"BTC": "Bitcoin"}
 # One number of each plural category that any language has.
 _SAMPLES: Final = tuple(map(Decimal, ("1", "2", "5", "0", "3", "11", "21", "100", "1000000", "1.5")))
 _DEGREE: Final = "angle-degree"  # whose symbol begins that of a temperature
@@ -85,8 +85,7 @@ class Measures:
     def _currency(self, code: str) -> Currency:
         money = self._entry.money
         names = money.names.get(code) or {
-            category: _NAMES_WITHOUT_CLDR.get(code) or get_currency_name(code, count=sample, locale=self._locale)
-            for category, sample in self._categories().items()
+            category: currency_name(self._locale, code, sample) for category, sample in self._categories().items()
         }
         return Currency(names, money.forms.get(code, ""), money.cents.get(code, {}))
 

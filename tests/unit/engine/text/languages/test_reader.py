@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from voicegate.bench.readings import read_whole
-from voicegate.engine.text.languages import definition
-from voicegate.engine.text.languages.definition import LanguageError, known_languages, load
+from voicegate.engine.text import data_files
+from voicegate.engine.text.data_files import LanguageError
+from voicegate.engine.text.languages.definition import known_languages, load
 from voicegate.engine.text.languages.reader import Reader
 from voicegate.engine.text.languages.templates import Template, TemplateError
 
@@ -77,8 +78,9 @@ def test_words_that_open_sentences_and_common_words_are_there() -> None:
 def test_a_file_that_is_wrong_is_refused_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, named: str
 ) -> None:
-    monkeypatch.setattr(definition, "DATA_DIR", tmp_path)
-    (tmp_path / "xx.yaml").write_text(content)
+    monkeypatch.setattr(data_files, "DATA_DIR", tmp_path)
+    (tmp_path / "languages").mkdir()
+    (tmp_path / "languages" / "xx.yaml").write_text(content)
     with pytest.raises(LanguageError, match=named):
         load.__wrapped__("xx")
 
