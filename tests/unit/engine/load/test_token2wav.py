@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.support.stepaudio2_engine import write_model
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import VoiceRoom
@@ -18,7 +16,7 @@ from voicegate.engine.interface import EngineError
 from voicegate.engine.load.devices import Device
 from voicegate.engine.load.progress import SILENT
 from voicegate.engine.load.startup import ModelStart
-from voicegate.engine.load.token2wav import check_backend, load_flow, load_vocoder
+from voicegate.engine.load.token2wav import load_flow, load_vocoder
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 
@@ -41,13 +39,3 @@ def test_a_cpu_has_neither(part: str, start: Callable[[EngineConfig, ModelConfig
     with pytest.raises(EngineError, match=f"--{part}-backend {backend} needs a GPU; on a CPU use auto"):
         start(replace(config, **{f"{part}_backend": backend}), model)
     assert start(config, model).graphs.num_buckets == 0
-
-
-@pytest.mark.parametrize("part", ["vocoder", "flow"])
-@pytest.mark.parametrize("backend", ["cuda", "tensorrt"])
-def test_the_other_family_has_one(tmp_path: Path, part: str, backend: str) -> None:
-    model = load_model_config(write_model(tmp_path / "model"))
-    check_backend(part, "auto", model, torch.device("cuda"))
-    message = f"--{part}-backend {backend} runs CosyVoice3's {part} alone; tiny-stepaudio2 is a .* model: use auto"
-    with pytest.raises(EngineError, match=message):
-        check_backend(part, backend, model, torch.device("cuda"))
