@@ -13,7 +13,6 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from voicegate.engine.core.outbox import Outbox
 from voicegate.engine.interface import (
     AlignedText,
     Alignment,
@@ -32,6 +31,7 @@ from voicegate.engine.interface import (
     VoiceInfo,
     VoiceRefused,
 )
+from voicegate.engine.thread.outbox import Outbox
 
 STAMP: Final = struct.Struct("<q")  # time.monotonic_ns, which all processes of a machine share
 _PACKET_MS: Final = 20

@@ -18,12 +18,10 @@ from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.driven import DrivenCore
 from voicegate.engine.core.prompting import MAX_INSTRUCT_CHARS
 from voicegate.engine.core.reception import speaking_modes
 from voicegate.engine.core.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.core.voice_shelf import prompt_blocks, ready_voice, voice_room
-from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.cores import num_usable_cores
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.flow.backend import FlowBackend
@@ -45,6 +43,8 @@ from voicegate.engine.load.token2wav import load_flow, load_vocoder
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.text.tokenizer import TextTokenizer
+from voicegate.engine.thread.driven import DrivenCore
+from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.vocoder.backend import VocoderBackend
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker import ProcessMaker

@@ -9,7 +9,6 @@ import torch
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import VoiceRoom
-from voicegate.engine.core.worker import LoadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.flow.backend import FlowBackend
 from voicegate.engine.llm.backend import LlmBackend
@@ -18,6 +17,7 @@ from voicegate.engine.load.progress import Progress
 from voicegate.engine.load.startup import ModelStart
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.weights import Shape
+from voicegate.engine.thread.worker import LoadedEngine
 from voicegate.engine.units import FRAME_RATE_HZ
 from voicegate.engine.vocoder.backend import VocoderBackend
 from voicegate.engine.vocoder.model import VocoderModel

@@ -12,7 +12,6 @@ import msgspec
 import structlog
 
 from voicegate.engine.audio.packets import pre_skip_48k
-from voicegate.engine.core.requests import check_request
 from voicegate.engine.interface import (
     AudioFormat,
     Cancelled,
@@ -39,6 +38,7 @@ from voicegate.engine.process.keeper import Keeper, Site, total
 from voicegate.engine.process.replica import Placed, Replica, StartRefused, settle
 from voicegate.engine.process.voices import SharedVoices
 from voicegate.engine.process.wire import Command, NewVoice
+from voicegate.engine.requests import check_request
 
 log = structlog.get_logger()
 

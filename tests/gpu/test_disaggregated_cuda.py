@@ -24,7 +24,6 @@ from voicegate.engine.backends.disaggregated import addition
 from voicegate.engine.backends.disaggregated.addition import Devices
 from voicegate.engine.backends.disaggregated.config import device_names
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.core.worker import ThreadedEngine
 from voicegate.engine.flow.backend import FlowBackend
 from voicegate.engine.interface import (
     AudioFormat,
@@ -37,6 +36,7 @@ from voicegate.engine.interface import (
     UtteranceId,
 )
 from voicegate.engine.load.build import create_engine
+from voicegate.engine.thread.worker import ThreadedEngine
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")]
 

@@ -18,11 +18,11 @@ from tests.support.tiny_engine import CONFIG
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.policy import Decision
-from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import Engine
 from voicegate.engine.load.build import engine_info
+from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 from voicegate.gateway.server.server import EXIT_FAILED, EXIT_OK
 from voicegate.protocol import messages as wire
 

@@ -12,7 +12,6 @@ from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.audio.encoder_pool import EncoderProcesses
 from voicegate.engine.audio.head_start import HeadStarts
-from voicegate.engine.core.worker import ThreadedEngine
 from voicegate.engine.interface import (
     AudioReady,
     Cancelled,
@@ -26,6 +25,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.engine.load.build import create_engine
+from voicegate.engine.thread.worker import ThreadedEngine
 
 
 async def events_of(engine: Engine, name: str, text: str) -> AsyncIterator[EngineEvent]:

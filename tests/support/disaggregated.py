@@ -15,10 +15,10 @@ from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.stages import Stages
-from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import EngineEvent, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.load.build import engine_info
+from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 
 
 @dataclass(frozen=True)

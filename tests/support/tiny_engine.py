@@ -18,7 +18,6 @@ from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.stages import Stages, VoiceRoom
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.core.voice_shelf import ready_voice
-from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import (
@@ -37,6 +36,7 @@ from voicegate.engine.llm.backend import LlmBackend, SequenceOutput, SequenceReq
 from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.load.build import engine_info, load_stages
 from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.store import load_voices
 

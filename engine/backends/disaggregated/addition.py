@@ -20,7 +20,6 @@ from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.config import EngineConfig, Gpu
 from voicegate.engine.core.stages import Stages, VoiceRoom
 from voicegate.engine.core.voice_shelf import prompt_blocks
-from voicegate.engine.core.worker import LoadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.cuda.config import LINE_BUCKETS
@@ -43,6 +42,7 @@ from voicegate.engine.load.start_voices import default_of, warm_up, without_sile
 from voicegate.engine.load.startup import ModelStart, timed
 from voicegate.engine.load.token2wav import load_flow, load_vocoder
 from voicegate.engine.model.config import ModelConfig
+from voicegate.engine.thread.worker import LoadedEngine
 from voicegate.engine.voices.voice import Voice
 
 

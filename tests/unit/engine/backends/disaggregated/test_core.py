@@ -15,11 +15,11 @@ from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.core.stages import ReadyVoice
-from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.interface import Done, EngineError, Failed, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import LlmBackend, LlmDied, SequenceOutput
 from voicegate.engine.load.build import engine_info
+from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 
 TEXTS = (
     "Good morning, and welcome back. The train to the coast leaves at nine.",

@@ -12,8 +12,8 @@ from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.core.stages import ReadyVoice
-from voicegate.engine.core.worker import ThreadedEngine
 from voicegate.engine.interface import Done, EngineError, Failed, Overloaded, UtteranceId, UtteranceRequest
+from voicegate.engine.thread.worker import ThreadedEngine
 
 TEXT = "One two three four five six seven eight nine ten eleven twelve thirteen."
 LIMIT_S = 1.0

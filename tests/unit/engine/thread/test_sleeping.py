@@ -11,8 +11,8 @@ from tests.support.late_lane import LateLane, on_lane
 from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import PCM
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.interface import Done, EngineEvent, Failed, SpeakingMode, UtteranceId, UtteranceRequest
+from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 
 NOBODY = cast(EngineCore, None)
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
-from voicegate.engine.core.outbox import Outbox
 from voicegate.engine.interface import AudioReady, EngineEvent, Failed, UtteranceId
+from voicegate.engine.thread.outbox import Outbox
 
 
 def event(thread: int, number: int) -> Failed:

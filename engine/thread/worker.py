@@ -19,10 +19,6 @@ import structlog
 
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
-from voicegate.engine.core.driven import DrivenCore
-from voicegate.engine.core.inbox import Command, Inbox
-from voicegate.engine.core.outbox import Outbox
-from voicegate.engine.core.requests import check_request
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.device.watcher import Waker, Watcher
 from voicegate.engine.interface import (
@@ -48,6 +44,10 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.named_places import NamedPlaces
+from voicegate.engine.requests import check_request
+from voicegate.engine.thread.driven import DrivenCore
+from voicegate.engine.thread.inbox import Command, Inbox
+from voicegate.engine.thread.outbox import Outbox
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice

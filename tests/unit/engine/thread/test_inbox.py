@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.support.patience import PATIENCE_S
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.inbox import Inbox
 from voicegate.engine.interface import ListenerReport, UtteranceId
+from voicegate.engine.thread.inbox import Inbox
 
 
 class Recorder:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from voicegate.engine.core.driven import DrivenCore
 from voicegate.engine.interface import ListenerReport, UtteranceId
+from voicegate.engine.thread.driven import DrivenCore
 
 Command = Callable[[DrivenCore], bool | None]  # False: no step is due for it
 

@@ -21,7 +21,6 @@ from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.core.core import EngineCore
 from voicegate.engine.core.policy import Decision
-from voicegate.engine.core.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.device.watcher import Waker
 from voicegate.engine.flow.prompt_rendering import BlockPromptRendering
 from voicegate.engine.interface import (
@@ -40,6 +39,7 @@ from voicegate.engine.interface import (
 )
 from voicegate.engine.llm.runner import takes_step_behind
 from voicegate.engine.load.build import engine_info
+from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice
