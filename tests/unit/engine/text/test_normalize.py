@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.unit.engine.text import reading_cases as cases
+from tests.unit.engine.text.cases import cases
 from voicegate.engine.text.cleanup import SIGNS
 from voicegate.engine.text.language import detect_language
 from voicegate.engine.text.languages.definition import known_languages
@@ -15,6 +15,7 @@ from voicegate.engine.text.normalize import SpanReader, speakable
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.tags import EXPRESSIVE_TAGS
 
+SAID = cases("said")
 PIECES = [
     *" \n.,?!'-—…()*_`#$€%/+=&@|~^[]<>\"\\{",
     *["5", "0", "99", "A", "B", "I", "e", "é", "好", "。", "，", "、", "か", "²", "½", "°", "st", "th", "s", "k"],
@@ -82,16 +83,11 @@ _HAS_ADDRESS = re.compile(r"[/@.]")
 
 
 ENGLISH = [
-    *(cases.NUMBERS + cases.YEARS_DATES_TIMES + cases.MONEY_AND_MEASURES + cases.CODES),
-    *(
-        cases.LETTERS
-        + cases.MARKUP
-        + cases.CHARACTERS
-        + cases.ENGLISH_TEXT
-        + cases.AGENTS
-        + cases.CALLERS
-        + cases.ENGLISH_MARKUP
-    ),
+    *(row for name, table in SAID.items() if not name.startswith(("chinese", "tagged", "untagged")) for row in table),
+    ("12345678901234567890", " ".join(["one two three four five six seven eight nine zero"] * 2)),
+    ("a\ud800b", "ab"),  # half of a character, which no file of UTF-8 has
+    ("1" + "0" * 500, "one" + " zero" * 500),
+    ("$1" + "0" * 20_000, "one" + " zero" * 20_000 + " dollars"),
 ]
 
 
@@ -100,7 +96,7 @@ def test_english(text: str, spoken: str) -> None:
     assert speakable(text) == spoken
 
 
-@pytest.mark.parametrize(("text", "spoken"), [*cases.CHINESE, *cases.CHINESE_CALLERS, *cases.CHINESE_MARKUP])
+@pytest.mark.parametrize(("text", "spoken"), [*SAID["chinese"], *SAID["chinese_callers"], *SAID["chinese_markup"]])
 def test_chinese(text: str, spoken: str) -> None:
     assert speakable(text, "zh") == spoken
     assert speakable(text, "zh-CN") == spoken
@@ -113,13 +109,13 @@ def test_text_with_han_is_read_as_chinese(language: str) -> None:
     assert speakable("CosyVoice 是 3 good models吗", language) == "CosyVoice是三good models吗"
 
 
-@pytest.mark.parametrize(("text", "spoken"), cases.TAGGED)
+@pytest.mark.parametrize(("text", "spoken"), SAID["tagged"])
 def test_tags_of_the_model_stay(text: str, spoken: str) -> None:
     assert speakable(text, tags=EXPRESSIVE_TAGS) == spoken
     assert speakable(spoken, tags=EXPRESSIVE_TAGS) == spoken
 
 
-@pytest.mark.parametrize(("text", "spoken"), cases.UNTAGGED)
+@pytest.mark.parametrize(("text", "spoken"), SAID["untagged"])
 def test_tags_that_the_model_has_not_are_left_out(text: str, spoken: str) -> None:
     assert speakable(text) == spoken
 

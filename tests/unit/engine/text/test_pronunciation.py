@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.engine.text.cases import cases
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.text.normalize import SpanReader
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
+
+CASES = cases("pronunciation")
 
 ENTRIES = {
     "sql": "sequel",
@@ -26,30 +29,7 @@ PRONUNCIATION = Pronunciation((Dictionary(ENTRIES),))
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("I like SQL.", "I like sequel."),
-        ("Sql, sQL", "sequel, sequel"),
-        ("SQL-based, SQL's", "sequel-based, sequel's"),
-        ("MySQL SQLite sqlß", "MySQL SQLite sqlß"),
-        ("an SQL Server", "an sequel server"),
-        ("an sql server", "an sequel server"),  # by `sql` alone: a capital is only found as it is written
-        ("the US, let us", "the you ess, let us"),
-        ("New York is", "the big apple is"),
-        ("New\nYork", "the big apple"),
-        ("New York City", "gotham"),
-        ("New York Cit", "the big apple Cit"),
-        ("New Yorkers", "New Yorkers"),
-        ("ASP.NET", "ASP dot net"),
-        ("C++ code", "see plus plus code"),
-        ("我在重庆住", "我在虫庆住"),
-        ("A重庆B", "A虫庆B"),
-        ("A海B", "A hai B"),
-        ("我用SQL写", "我用sequel写"),
-        ("K8S", "kubernetes"),
-        ("e\u0301sql sql\u0301", "e\u0301sql sql\u0301"),
-        ("İSTANBUL sql İ", "İSTANBUL sequel İ"),
-        ("", ""),
-    ],
+    CASES["words_are_found_as_words_of_their_own"],
 )
 def test_words_are_found_as_words_of_their_own(text: str, said: str) -> None:
     assert PRONUNCIATION.said(text) == said

@@ -4,7 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.engine.text.cases import cases
 from voicegate.engine.text.segmenter import MAX_LETTERS, Granularity, Segmenter, SegmenterConfig, TextSpan
+
+CASES = cases("segmenter")
 
 PIECES = [
     *" \n\t.,;:?!…-—\"')(*#é",
@@ -171,74 +174,7 @@ def test_a_word_without_end_is_cut_at_the_limit() -> None:
 
 @pytest.mark.parametrize(
     ("text", "spans"),
-    [
-        # sentence ends are decided by the whitespace behind them
-        ("Hello there. How", ["Hello there. ", "|", "How"]),
-        ("Hello there.", ["|", "Hello there."]),
-        ("Really?! Yes, sure. Go", ["Really?! ", "Yes, sure. ", "|", "Go"]),
-        ("So (he said.) Then more", ["So (he said.) ", "|", "Then more"]),
-        ("**Note this.** Then more", ["**Note this.** ", "|", "Then more"]),
-        ("Great job! 🎉 More", ["Great job! ", "|", "🎉 More"]),
-        # no sentence ends
-        ("It is 3.14 or 1,000 here", ["|", "It is 3.14 or 1,000 here"]),
-        ("Dr. Smith met Prof. Lee", ["|", "Dr. Smith met Prof. Lee"]),
-        ("Use e.g. this, i.e. that", ["|", "Use e.g. this, i.e. that"]),
-        ("The U.S. army and U.S. Army", ["|", "The U.S. army and U.S. Army"]),
-        ("In the U.S. They left", ["In the U.S. ", "|", "They left"]),
-        ("In the U.S. They", ["|", "In the U.S. They"]),
-        ("Take vitamin C. It's good", ["Take vitamin C. ", "|", "It's good"]),
-        ("J. A. Smith", ["|", "J. A. Smith"]),
-        ("Well, in the U.S. The\nend", ["Well, in the U.S. ", "|", "The\nend"]),
-        ("J. R. R. Tolkien wrote", ["|", "J. R. R. Tolkien wrote"]),
-        ("From v2.0.1 on, example.com", ["|", "From v2.0.1 on, example.com"]),
-        ("See No. 5 and Fig. 3 there", ["|", "See No. 5 and Fig. 3 there"]),
-        # the next word decides
-        ("At 5 p.m. we left", ["|", "At 5 p.m. we left"]),
-        ("At 5 p.m. We left", ["At 5 p.m. ", "|", "We left"]),
-        ("Eggs etc. are here", ["|", "Eggs etc. are here"]),
-        ("Eggs etc. They are", ["Eggs etc. ", "|", "They are"]),
-        ("No. I will not", ["No. ", "|", "I will not"]),
-        ("So do I. We left", ["So do I. ", "|", "We left"]),
-        ('"Hello." she said', ["|", '"Hello." she said']),
-        ('"Hello." She said', ['"Hello." ', "|", "She said"]),
-        ("Well... perhaps", ["|", "Well... perhaps"]),
-        ("Well... Perhaps", ["Well... ", "|", "Perhaps"]),
-        ("Well… perhaps", ["|", "Well… perhaps"]),
-        # short sentences: the first goes at once, later ones join the next
-        ("Ok. Then we go on. So", ["Ok. ", "Then we go on. ", "|", "So"]),
-        ("Then we go. Ok. Yes. And on. So", ["Then we go. ", "Ok. Yes. ", "And on. ", "|", "So"]),
-        # only punctuation is no span of its own
-        ("!!! ... -- Hello there. So", ["!!! ... -- Hello there. ", "|", "So"]),
-        # lines
-        ("One line\nand its rest", ["|", "One line\nand its rest"]),
-        ("A paragraph\n\nAnother", ["A paragraph\n\n", "|", "Another"]),
-        ("To buy:\n- eggs\n- milk\nDone", ["To buy:\n", "- eggs\n", "- milk\n", "|", "Done"]),
-        ("Do\n1. this thing\n2. that", ["Do\n", "1. this thing\n", "|", "2. that"]),
-        ("# Title\nText", ["# Title\n", "|", "Text"]),
-        ("| a | b |\n|---|---|\n| 1 | 2 |\nEnd", ["| a | b |\n", "|---|---|\n| 1 | 2 |\n", "|", "End"]),
-        # fenced code is a span of its own
-        ("So:\n```py\nx. y\n```\nDone", ["So:\n", "```py\nx. y\n```\n", "|", "Done"]),
-        ("So:\n  ~~~\nx\n```\n  ~~~~\nDone", ["So:\n", "  ~~~\nx\n```\n  ~~~~\n", "|", "Done"]),
-        ("A ```word``` here. So", ["A ```word``` here. ", "|", "So"]),
-        ("```not``` a fence. So", ["```not``` a fence. ", "|", "So"]),
-        ("So:\n```py", ["|", "So:\n", "```py"]),
-        # wide text: a closer may follow, so one more character is seen
-        ("你好。", ["|", "你好。"]),
-        ("你好。再见", ["你好。", "|", "再见"]),
-        ("“你好。”他说！！真的", ["“你好。”", "他说！！", "|", "真的"]),
-        ("你好。 ", ["你好。 ", "|"]),
-        ("真的？是的；那好", ["真的？", "是的；", "|", "那好"]),
-        ("约3.5米长，对吗?对", ["约3.5米长，对吗?", "|", "对"]),
-        # a dash is a mark, but in a range
-        (
-            "我们这家店的营业时间是每天上午的9:00—21:00，欢迎",
-            ["我们这家店的营业时间是每天上午的9:00—21:00，", "|", "欢迎"],
-        ),
-        ("我们这次活动的时间是从六月也就是6月1日—6月18日，", ["我们这次活动的时间是从六月也就是6月1日—6月18日，", "|"]),
-        ("我们这次活动的时间是从六月也就是6月1日—你", ["我们这次活动的时间是从六月也就是6月1日—", "|", "你"]),
-        ("我们这次活动的时间是从六月也就是6月1日——3天", ["我们这次活动的时间是从六月也就是6月1日——", "|", "3天"]),
-        ("我用OK.然后走", ["我用OK.", "|", "然后走"]),
-    ],
+    CASES["clauses"],
 )
 def test_clauses(text: str, spans: list[str]) -> None:
     assert texts(text) == spans
@@ -355,36 +291,7 @@ def test_wide_text_counts_threefold() -> None:
 
 @pytest.mark.parametrize(
     ("text", "spans"),
-    [
-        ("Hello there", ["Hello", "|", " there"]),
-        ("Hello there ", ["Hello", " there", "|", " "]),
-        ("Hello,  there!\nso", ["Hello,", "  there!", "|", "\nso"]),
-        ("pi is 3.14 or 1,000 so", ["pi", " is", " 3.14", " or", " 1,000", "|", " so"]),
-        # the next word decides how a number is read
-        ("at 3:30 pm we go", ["at", " 3:30 pm", " we", "|", " go"]),
-        ("at 5 p.m. we go", ["at", " 5 p.m. we", "|", " go"]),
-        ("for $5 million or so", ["for", " $5 million", " or", "|", " so"]),
-        ("a 5 km run now", ["a", " 5 km", " run", "|", " now"]),
-        ("at 20 °C; so it", ["at", " 20 °C;", " so", "|", " it"]),
-        ("a 5 mile run now", ["a", " 5", " mile", " run", "|", " now"]),
-        ("on May 5, then on", ["on", " May 5,", " then", "|", " on"]),
-        ("on 5 May 2024 then on", ["on", " 5 May 2024 then", "|", " on"]),
-        ("or 3 - 5 times so", ["or", " 3 - 5", " times", "|", " so"]),
-        ("call 555 123 4567 now or", ["call", " 555 123 4567", " now", "|", " or"]),
-        ("Dr. Smith and J. R. R. Tolkien so", ["Dr. Smith", " and", " J. R. R. Tolkien", "|", " so"]),
-        ("No. 5 and No. I so", ["No. 5", " and", " No.", " I", "|", " so"]),
-        ("eggs etc., and etc. and so on", ["eggs", " etc.,", " and", " etc. and", " so", "|", " on"]),
-        # wide text has no blanks
-        ("约 3 米 长", ["约", " 3 米", "|", " 长"]),
-        ("一二三四5 六七八", ["|", "一二三四5 六七八"]),
-        ("in the U.S. They left now", ["in", " the", " U.S.", " They", " left", "|", " now"]),
-        ("in the U.S. Army now or", ["in", " the", " U.S. Army", " now", "|", " or"]),
-        ('a <a href="b c">d e</a> f', ["a", ' <a href="b c">d', " e</a>", "|", " f"]),
-        ("So:\n```py\nx y\n```\nDone now", ["So:", "\n", "```py\nx y\n```\n", "Done", "|", " now"]),
-        ("你好，世界。再见", ["你好，", "世界。", "|", "再见"]),
-        ("一二三四五六七八", ["一二三四五六", "|", "七八"]),
-        ("我有3个苹果，对", ["我有3个苹果，", "|", "对"]),
-    ],
+    CASES["words"],
 )
 def test_words(text: str, spans: list[str]) -> None:
     assert texts(text, Granularity.WORD) == spans
@@ -400,39 +307,7 @@ def test_a_forced_cut_of_words_is_behind_a_whole_word() -> None:
 
 @pytest.mark.parametrize(
     ("text", "left"),
-    [
-        ("", ""),
-        ("Hello", "Hello"),
-        ("Hello wor", " wor"),
-        ("Hello there.", ""),
-        ("Really?!", ""),
-        ("I see,", ""),
-        ("你好，", ""),
-        ("你好。再见", "再见"),
-        ("It is 3.", " 3."),
-        ("It is 3.1", " 3.1"),
-        ("It is 5 k", " 5 k"),
-        ("Ask Dr.", " Dr."),
-        ("the U.S.", " U.S."),
-        ("See https://a.b/c", " https://a.b/c"),
-        ("See https:", " https:"),
-        ("See https://", " https://"),
-        ("See this: ", " "),
-        ("It costs $.", " $."),
-        ("It is .", " ."),
-        ("It costs $5.00.", ""),
-        ("See [the docs of", " [the docs of"),
-        ("See [the docs](http://a", " [the docs](http://a"),
-        ("Use `git commit now", " `git commit now"),
-        ('Then <break time="1s" and', ' <break time="1s" and'),
-        ("So \\(a + b and", " \\(a + b and"),
-        ("So $$a + b and", " $$a + b and"),
-        ("Then <|endof prompt", " <|endof prompt"),
-        ("Here:\n```py\nx. y ", "```py\nx. y "),
-        ("Here.\n``", "``"),
-        ("Ha [laugh", " [laugh"),
-        ("a < b and c", " c"),
-    ],
+    CASES["what_a_stall_leaves"],
 )
 def test_what_a_stall_leaves(text: str, left: str) -> None:
     segmenter = Segmenter()

@@ -1,0 +1,185 @@
+"""Whether the tests notice when the heart of the code goes wrong: small seeded faults, and what caught each.
+
+    python -m voicegate.bench.mutations [--num 40] [--seed 47] [--limit-s 240] [--json bench/results/mutations.json]
+
+Each fault is made in a copy of the tree, one at a time. The test file with the module's name runs first, then the rest
+of the mirrored folder, then tests of the whole. A run that was stopped goes on where it was.
+"""
+
+import argparse
+import ast
+import copy
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from voicegate.bench import environment, results_file
+
+HEART: Final = ("engine/core", "engine/flow", "engine/llm", "gateway/session")
+# Tests of the whole, by a module's top folder: the quick ones first.
+_OF_THE_WHOLE: Final = {
+    "engine": ("tests/contract", "tests/unit/bench/test_simulated_gate.py", "tests/parity"),
+    "gateway": ("tests/unit/gateway", "tests/integration/test_dialects.py", "tests/integration/test_resume.py"),
+}
+_SWAPPED: Final[dict[type[ast.AST], type[ast.AST]]] = {
+    one: other
+    for pair in (
+        (ast.Lt, ast.LtE),
+        (ast.Gt, ast.GtE),
+        (ast.Eq, ast.NotEq),
+        (ast.Is, ast.IsNot),
+        (ast.In, ast.NotIn),
+        (ast.And, ast.Or),
+        (ast.Add, ast.Sub),
+    )
+    for one, other in (pair, pair[::-1])
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    path: str
+    line: int
+    before: str
+    after: str
+    begin: int  # characters of the file
+    end: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}:{self.line} {self.before} -> {self.after}"
+
+    def applied(self, source: str) -> str:
+        return source[: self.begin] + self.after + source[self.end :]
+
+
+def mutated(node: ast.AST) -> ast.AST | None:
+    """The node with one fault; None: it is of no kind that is changed."""
+    match node:
+        case ast.Compare(ops=[op]) if type(op) in _SWAPPED:
+            changed: Any = copy.deepcopy(node)
+            changed.ops = [_SWAPPED[type(op)]()]
+        case ast.BoolOp(op=op) | ast.BinOp(op=op) if type(op) in _SWAPPED:
+            changed = copy.deepcopy(node)
+            changed.op = _SWAPPED[type(op)]()
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            changed = operand
+        case ast.Constant(value=bool(value)):
+            changed = ast.Constant(not value)
+        case ast.Constant(value=int(value) | float(value)):
+            changed = ast.Constant(value + 1)
+        case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Assign(targets=[ast.Attribute()]):
+            changed = ast.Pass()
+        case _:
+            return None
+    fixed: ast.AST = ast.fix_missing_locations(changed)
+    return fixed
+
+
+def mutations_of(path: str, source: str) -> Iterator[Mutation]:
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    for node in _running(ast.parse(source)):
+        changed = mutated(node)
+        if changed is not None and isinstance(node, ast.expr | ast.stmt):
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
+            begin, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+            after = ast.unparse(changed)
+            after = f"({after})" if isinstance(node, ast.BoolOp | ast.BinOp | ast.Compare) else after
+            yield Mutation(path, node.lineno, source[begin:end], after, begin, end)
+
+
+def _running(node: ast.AST) -> Iterator[ast.AST]:
+    """All below it that runs: neither annotations nor decorators, and no parts of f-strings, which have no place."""
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns", "decorator_list"):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
+                    yield from _running(child)
+
+
+def drawn(root: Path, num: int, seed: int) -> list[Mutation]:
+    """As many of each folder of the heart, each file as likely by what can go wrong in it; ASCII lines alone."""
+    rng, chosen = random.Random(seed), list[Mutation]()
+    for folder in HEART:
+        found = [
+            mutation
+            for path in sorted((root / folder).rglob("*.py"))
+            if "cuda" not in path.parts and (source := path.read_text()).isascii()
+            for mutation in mutations_of(path.relative_to(root).as_posix(), source)
+        ]
+        chosen += rng.sample(found, num // len(HEART))
+    return chosen
+
+
+def tests_of(path: str, root: Path) -> list[str]:
+    """In the order in which they run."""
+    module = Path(path)
+    mirrored = Path("tests/unit") / module.parent
+    named = sorted((root / mirrored).glob(f"test_{module.stem}*.py"))
+    return [str(each.relative_to(root)) for each in named] + [str(mirrored), *_OF_THE_WHOLE[module.parts[0]]]
+
+
+def tried(mutation: Mutation, root: Path, limit_s: float) -> dict[str, Any]:
+    """What caught it, if anything did in that time."""
+    path, begun_s = root / mutation.path, time.monotonic()
+    source = path.read_text()
+    path.write_text(mutation.applied(source))
+    try:
+        for tests in tests_of(mutation.path, root):
+            left_s = limit_s - (time.monotonic() - begun_s)
+            if left_s <= 0:
+                return {"caught_by": None, "ran": "until the time was up"}
+            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not soak", tests]
+            try:
+                run = subprocess.run(
+                    command, cwd=root, capture_output=True, text=True, timeout=max(left_s, 60.0), check=False
+                )
+            except subprocess.TimeoutExpired:
+                return {"caught_by": None, "ran": f"the time was up in {tests}"}
+            if run.returncode not in (0, 5):
+                failed = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+                return {"caught_by": failed[0].split(" - ")[0].split()[-1] if failed else f"{tests}: no collection"}
+    finally:
+        path.write_text(source)
+    return {"caught_by": None, "ran": "all"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--num", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=47)
+    parser.add_argument("--limit-s", type=float, default=240.0, help="for all tests of a fault (default: 240)")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args(arguments)
+    report: dict[str, Any] = {"environment": environment.describe(), "seed": options.seed, "mutations": {}}
+    if options.json is not None and options.json.exists():
+        report |= json.loads(options.json.read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "tree"
+        ignored = shutil.ignore_patterns(".git", ".venv", "node_modules", "build", "dist", ".*_cache", ".hypothesis")
+        shutil.copytree(environment.REPOSITORY, root, symlinks=True, ignore=ignored)
+        for mutation in drawn(root, options.num, options.seed):
+            if mutation.name not in report["mutations"]:
+                found = tried(mutation, root, options.limit_s)
+                report["mutations"][mutation.name] = {"line": mutation.line} | found
+                print(mutation.name, "|", found["caught_by"] or f"SURVIVED ({found['ran']})", flush=True)
+                results_file.save(report, options.json)
+    outcomes = [each["caught_by"] is not None for each in report["mutations"].values()]
+    print(f"{sum(outcomes)} of {len(outcomes)} caught")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
