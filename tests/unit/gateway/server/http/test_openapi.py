@@ -10,6 +10,7 @@ from voicegate.engine.interface import EngineInfo, SpeakingMode, VoiceInfo
 from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.http.app import build_app
 from voicegate.gateway.server.http.openapi import document
+from voicegate.gateway.server.http.reading import MAX_CHARS
 from voicegate.gateway.server.status import Status
 from voicegate.protocol.dialects import cartesia_speech, deepgram_speak, elevenlabs_speech, openai_speech
 from voicegate.protocol.dialects.reference import OTHER_REFERENCES
@@ -77,6 +78,10 @@ def test_so_has_what_is_in_it_and_in_an_address() -> None:
     )
     parameters = PATHS["/v1/speak"]["post"]["parameters"]
     assert {each["name"] for each in parameters} == fields_of(deepgram_speak._Query) - {"callback"}, "which is refused"
+
+
+def test_a_text_to_be_read_may_be_as_long_as_it_says() -> None:
+    assert body_of("/v1/reading")["properties"]["text"]["maxLength"] == MAX_CHARS
 
 
 JSON_PATHS = [
