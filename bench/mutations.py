@@ -132,7 +132,7 @@ def tests_of(path: str, root: Path) -> list[str]:
 
 
 def tried(mutation: Mutation, root: Path, limit_s: float) -> dict[str, Any]:
-    """What caught it, if anything did in that time."""
+    """`caught_by`: the first test that failed, if one did in that time."""
     path, begun_s = root / mutation.path, time.monotonic()
     source = path.read_text()
     path.write_text(mutation.applied(source))
