@@ -17,7 +17,6 @@ VOCODER_PRECISIONS: Final = ("float16", "bfloat16", "tf32", "float32")
 FLOW_CONTEXTS: Final = ("whole", "trimmed")
 TOKEN2WAV_BACKENDS: Final = ("auto", "cuda", *additions.names("token2wav"))
 LLM_BACKENDS: Final = ("auto", "cuda", *additions.names("llm"), "torch")
-TENSORRT_LLM_SAMPLINGS: Final = ("nvidia", "repetition-aware")
 
 # Of a GPU whose voices' prompts are kept twice: 46 MB a second of prompt each, of some 50 GB that contexts have there.
 _TWO_LAYOUTS_BYTES: Final = 70 << 30
@@ -39,7 +38,6 @@ _CHOICES: Final = {
     "flow_backend": TOKEN2WAV_BACKENDS,
     "vocoder_backend": TOKEN2WAV_BACKENDS,
     "llm_backend": LLM_BACKENDS,
-    "tensorrt_llm_sampling": TENSORRT_LLM_SAMPLINGS,
 }
 
 
@@ -96,14 +94,10 @@ class EngineConfig:
 
     # What runs the speech LLM. auto: cuda on a GPU (our kernels), torch on a CPU. tensorrt-llm: docs/adr/0015.
     llm_backend: str = "auto"  # of LLM_BACKENDS
-    # For tensorrt-llm alone; what each costs stands in backends/tensorrt_llm/config.py. The checkpoint that it loads,
-    # written by `voicegate convert --merged-hf`.
+    # For a backend that is an addition: the checkpoint that it loads, written by `voicegate convert --merged-hf`, and
+    # NAME=VALUE settings that it alone knows.
     merged_hf_dir: Path | None = None
-    tensorrt_llm_worker: bool = False  # its executor in a process of its own
-    tensorrt_llm_sampling: str = "nvidia"  # of TENSORRT_LLM_SAMPLINGS
-    tensorrt_llm_stream_interval: int = 2
-    tensorrt_llm_overlap: bool = True
-    tensorrt_llm_reuse: bool = True
+    llm_options: tuple[str, ...] = ()
 
     # What runs the vocoder on a GPU; a CPU has torch's operations. cuda: our kernels; tensorrt: the engines of
     # `voicegate build` (docs/adr/0016). auto: where there are engines the quicker of both, measured at every start.
@@ -144,9 +138,6 @@ class EngineConfig:
     # `voicegate tune-voice` wrote into the voice's file, or 0.8 where it was not tuned.
     # Higher -> first sound sooner, and speech that drags where it outruns its text; lower -> later, and gaps.
     growing_share: float = 0.0
-    # The next block of such a sentence is begun when its listener has so much left to hear, beside the time that the
-    # engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
-    growing_lead_ms: int = 300
 
     # Speech tokens in the flow's first block, behind a prompt of any length (docs/adr/0007). Lower -> first audio
     # sooner, but less of it to cover the second block, which takes 0.3 s on two cores with AVX-512 and 0.5 without
@@ -177,13 +168,6 @@ class EngineConfig:
     # Flow blocks (a second each) are set aside for a clause by this guess at its length; English has about 6.
     # Higher -> fewer clauses at once; lower -> a clause may have to wait for memory in the middle.
     expected_tokens_per_text_token: int = 8
-    # A listener who has less than this to play overtakes utterances that nobody has heard yet; on a GPU where few have
-    # work, with less than 80 ms at most (core/constants.py).
-    # Higher -> fewer underruns under load; lower -> sooner first audio under load.
-    guard_ms: int = 150
-    # The same while his next clause waits for room in the models, on a GPU 1 s. On a CPU lead_ms: slots are few there,
-    # and come free once a clause. Higher -> fewer underruns; lower -> newcomers are begun sooner.
-    room_guard_ms: int = 0
 
     # Whole blocks, or shorter ones with as many frames, that are solved in one call: 34 on an H200, on smaller GPUs as
     # many as take about as long. The flow takes the largest of its buckets that is no larger.
@@ -199,10 +183,8 @@ class EngineConfig:
                 raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
         if self.llm_device is not None or self.token2wav_devices:
             additions.load("disaggregated", "config").check(self)
-        if self.tensorrt_llm_stream_interval < 1:
-            raise ValueError(
-                f"tensorrt_llm_stream_interval is {self.tensorrt_llm_stream_interval}; it must be at least 1"
-            )
+        if self.llm_options and self.llm_backend not in additions.names("llm"):
+            raise ValueError(f"llm_options is set, and llm_backend {self.llm_backend} has none")
         for name in _FIRST_BLOCKS:
             if not 0 <= (num_tokens := getattr(self, name)) <= MAX_FIRST_BLOCK_TOKENS:
                 raise ValueError(
@@ -228,7 +210,6 @@ class EngineConfig:
             kv_dtype=self._kv_dtype(gpu if is_gpu else None) if self.kv_dtype == "auto" else self.kv_dtype,
             max_flow_batch=max_flow_batch,
             max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
-            room_guard_ms=self.room_guard_ms or (1_000 if is_gpu else self.lead_ms),
             first_block_tokens=first_block_tokens,
             whole_first_block_tokens=self.whole_first_block_tokens or (5 if has_two else first_block_tokens),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,

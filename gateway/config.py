@@ -52,7 +52,6 @@ FlowContext = Literal["whole", "trimmed"]
 Networks = tuple[IPv4Network | IPv6Network, ...]
 Token2wavBackend = Literal["auto", "cuda", "tensorrt"]
 LlmBackend = Literal["auto", "cuda", "tensorrt-llm", "torch"]
-TensorrtLlmSampling = Literal["nvidia", "repetition-aware"]
 VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
 
 
@@ -223,19 +222,7 @@ class GatewayConfig:
     merged_hf_dir: Path | None = setting(
         None, "for tensorrt-llm: the checkpoint that `voicegate convert --merged-hf` wrote"
     )
-    tensorrt_llm_worker: bool = setting(
-        False, "run TensorRT-LLM's executor in a process of its own instead of in this one"
-    )
-    tensorrt_llm_sampling: TensorrtLlmSampling = setting(
-        "nvidia", "nvidia: as its CosyVoice runtime; repetition-aware: the model's, slower"
-    )
-    tensorrt_llm_stream_interval: int = setting(
-        2, "decode steps between TensorRT-LLM's outputs; higher takes less Python a token", at_least=1
-    )
-    tensorrt_llm_overlap: bool = setting(
-        True, "TensorRT-LLM's overlap scheduler; off: a single stream hears a step sooner"
-    )
-    tensorrt_llm_reuse: bool = setting(True, "TensorRT-LLM's prefix cache; off: for finding faults")
+    llm_options: str = setting("", "of an LLM backend that has some: NAME=VALUE with commas, such as stream-interval=4")
     vocoder_backend: Token2wavBackend = setting(
         "auto",
         "what runs the vocoder on a GPU: cuda (our kernels) or tensorrt, the engines of `voicegate build`; auto: "

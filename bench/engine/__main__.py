@@ -52,13 +52,15 @@ class UsageError(ValueError):
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
-    """NAME=VALUE -> a field of EngineConfig and a value of its type: none, true, 12, text. Raises UsageError."""
+    """NAME=VALUE -> a field of EngineConfig and a value of its type: none, true, 12, text, a,b. Raises UsageError."""
     name, equals, value = setting.partition("=")
     types = {each.name: each.type for each in fields(EngineConfig) if each.name != "model_dir"}
     if not equals or name not in types:
         raise UsageError(f"--set {setting}: expected NAME=VALUE with NAME one of {', '.join(types)}")
     if types[name] == Path | None:
         return name, Path(value)
+    if types[name] == tuple[str, ...]:
+        return name, tuple(value.split(","))
     plain = None if value.lower() == "none" else value
     try:
         return name, msgspec.convert(plain, types[name], strict=False)

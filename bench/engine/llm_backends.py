@@ -26,12 +26,12 @@ _TENSORRT_LLM: Final = "llm_backend=tensorrt-llm"
 ROWS: Final = (
     Row(_OURS, ("llm_backend=cuda",)),
     Row("in-process", (_TENSORRT_LLM,)),
-    Row("worker-process", (_TENSORRT_LLM, "tensorrt_llm_worker=true")),
-    Row("interval-1", (_TENSORRT_LLM, "tensorrt_llm_stream_interval=1")),
-    Row("interval-4", (_TENSORRT_LLM, "tensorrt_llm_stream_interval=4")),
-    Row("no-overlap", (_TENSORRT_LLM, "tensorrt_llm_overlap=false")),
-    Row("no-reuse", (_TENSORRT_LLM, "tensorrt_llm_reuse=false")),
-    Row("repetition-aware", (_TENSORRT_LLM, "tensorrt_llm_sampling=repetition-aware")),
+    Row("worker-process", (_TENSORRT_LLM, "llm_options=worker=true")),
+    Row("interval-1", (_TENSORRT_LLM, "llm_options=stream-interval=1")),
+    Row("interval-4", (_TENSORRT_LLM, "llm_options=stream-interval=4")),
+    Row("no-overlap", (_TENSORRT_LLM, "llm_options=overlap=false")),
+    Row("no-reuse", (_TENSORRT_LLM, "llm_options=reuse=false")),
+    Row("repetition-aware", (_TENSORRT_LLM, "llm_options=sampling=repetition-aware")),
 )
 
 _SCENARIOS: Final = ("first-audio", "live-128", "burst-128", "sustain-300")

@@ -14,6 +14,12 @@ PATIENCE_S: Final = 1.0
 # A listener with more than this, and than the guard, can wait: several blocks' time.
 # Higher -> clauses hold memory longer, newcomers wait for more of others' blocks; lower -> less reserve.
 COMFORT_S: Final = 1.0
+# A listener who has less than this to play overtakes utterances that nobody has heard yet.
+# Higher -> fewer underruns under load; lower -> sooner first audio under load.
+GUARD_S: Final = 0.15
+# A GPU's guard while the listener's next clause waits for room in the models; on a CPU it is the whole lead.
+# Higher -> fewer underruns; lower -> newcomers are begun sooner.
+ROOM_GUARD_S: Final = 1.0
 # A GPU's guard where few utterances have work: a block takes a fourth of the time there, and a whole text's first block
 # is heard for hardly longer than the other guard. Simulated, 60 ms are as good (docs/adr/0007).
 # Higher -> newcomers wait for listeners; lower -> a late block is a gap.
@@ -136,6 +142,9 @@ PROMISED_SHARE: Final = 1.2
 # Whoever has written nothing for so long pauses. Higher -> speech runs past its words while it waits for more; lower ->
 # gaps where a slow writer's next word would have come.
 PAUSE_S: Final = 0.35
+# The next block of such a sentence is begun when its listener has so much left to hear, beside the time that the
+# engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
+GROWING_LEAD_S: Final = 0.3
 # How soon "about to run dry" is. Higher -> speech is made early more often; lower -> the block comes too late.
 DRY_S: Final = 0.05
 # What a later block is expected to take when a sentence is begun, in mean times of those that were read lately: the

@@ -415,14 +415,13 @@ class EngineCore:
 
 def _limits_of(config: EngineConfig, stages: Stages) -> Limits:
     """`config`: resolved for the device."""
-    guard_s = config.guard_ms / 1000
     return Limits(
         flow_batch=stages.flow.batch_size(config.max_flow_batch),
         calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
-        guard_s=guard_s,
-        # A CPU's blocks take no less where few have work.
-        light_guard_s=min(guard_s, constants.LIGHT_GUARD_S) if stages.is_concurrent else guard_s,
-        room_guard_s=config.room_guard_ms / 1000,
+        guard_s=constants.GUARD_S,
+        # A CPU's blocks take no less where few have work, and its few slots come free once a clause.
+        light_guard_s=constants.LIGHT_GUARD_S if stages.is_concurrent else constants.GUARD_S,
+        room_guard_s=constants.ROOM_GUARD_S if stages.is_concurrent else config.lead_ms / 1000,
         is_concurrent=stages.is_concurrent,
         shares_device=stages.shares_device,
     )

@@ -26,7 +26,6 @@ class Readings:
     def __init__(self, config: EngineConfig, *, lookahead_tokens: int, held_back_frames: int) -> None:
         """`held_back_frames`: by the vocoder."""
         self._share = config.growing_share
-        self._lead_s = config.growing_lead_ms / 1000
         self._lookahead_tokens = lookahead_tokens
         self._held_back_frames = held_back_frames + 1  # and one by its packet
         self.block_time = BlockTime()
@@ -106,7 +105,9 @@ class Readings:
         """When its next block is due, and from when on its listener is about to run dry."""
         if utterance.deadline_s is None:
             return -math.inf, math.inf
-        return next_block_s(utterance.deadline_s, lead_s=self._lead_s, block_s=self.block_time.later_s(now_s))
+        return next_block_s(
+            utterance.deadline_s, lead_s=constants.GROWING_LEAD_S, block_s=self.block_time.later_s(now_s)
+        )
 
     def _to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> Needed:
         """For the next block of a listener who has some."""

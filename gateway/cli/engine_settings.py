@@ -38,11 +38,7 @@ def _engine_config(config: GatewayConfig) -> EngineConfig:
         is_eager=config.eager,
         llm_backend=config.llm_backend,
         merged_hf_dir=config.merged_hf_dir,
-        tensorrt_llm_worker=config.tensorrt_llm_worker,
-        tensorrt_llm_sampling=config.tensorrt_llm_sampling,
-        tensorrt_llm_stream_interval=config.tensorrt_llm_stream_interval,
-        tensorrt_llm_overlap=config.tensorrt_llm_overlap,
-        tensorrt_llm_reuse=config.tensorrt_llm_reuse,
+        llm_options=listed(config.llm_options),
     )
     numbers = ("max_utterances", "max_active_clauses", "max_flow_batch", "encoder_processes")
     rooms = {name: getattr(config, name) for name in numbers}

@@ -33,9 +33,8 @@ FLAG_GROUPS: Final = {
     "voices and speech": "enrolment max_voices voice_aliases pronunciations_file lead_ms stall_ms",
     "CPU and GPU": """threads gpus engine_process max_active_clauses max_flow_batch encoder_processes precision
         kv_dtype flow_products vocoder_precision""",
-    "other backends": """llm_backend merged_hf_dir tensorrt_llm_worker tensorrt_llm_sampling
-        tensorrt_llm_stream_interval tensorrt_llm_overlap tensorrt_llm_reuse vocoder_backend flow_backend tensorrt_dir
-        llm_device token2wav_devices flow_context""",
+    "other backends": """llm_backend merged_hf_dir llm_options vocoder_backend flow_backend tensorrt_dir llm_device
+        token2wav_devices flow_context""",
     "logs and debugging": "log_format log_lines_per_s metric_tags tracing engine_timeout_s eager",
 }
 

@@ -13,9 +13,20 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.load.devices import Device
+from voicegate.engine.load.llm import FLAGS, one_of, read_options, whole_number
 from voicegate.engine.load.seams import LlmAddition
 from voicegate.engine.model.config import COSYVOICE3, ModelConfig, SamplingConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
+
+_SAMPLINGS: Final = {"nvidia": False, "repetition-aware": True}
+# Of `llm_options`, by name: the field of TensorrtLlmConfig that it is, where what each costs is told, and its reader.
+_OPTIONS: Final = {
+    "worker": ("has_worker_process", one_of(FLAGS)),
+    "sampling": ("is_repetition_aware", one_of(_SAMPLINGS)),
+    "stream-interval": ("stream_interval", whole_number),
+    "overlap": ("has_overlap", one_of(FLAGS)),
+    "reuse": ("has_reuse", one_of(FLAGS)),
+}
 
 
 class TensorrtLlmAddition:
@@ -34,11 +45,7 @@ class TensorrtLlmAddition:
             num_slots=config.max_active_clauses,
             max_positions=num_positions,
             is_eager=config.is_eager,
-            has_worker_process=config.tensorrt_llm_worker,
-            is_repetition_aware=config.tensorrt_llm_sampling == "repetition-aware",
-            stream_interval=config.tensorrt_llm_stream_interval,
-            has_overlap=config.tensorrt_llm_overlap,
-            has_reuse=config.tensorrt_llm_reuse,
+            **read_options(config, _OPTIONS),
         )
         library = open_library(settings, model.llm, sampling, vocabulary)
         return TensorrtLlm(model.llm, vocabulary, library, settings)
@@ -50,6 +57,7 @@ ADDITION: Final[LlmAddition] = TensorrtLlmAddition()
 def _checked(config: EngineConfig, model: ModelConfig, device: torch.device) -> tuple[str, MergedVocabulary]:
     """The package's version, and what the checkpoint has. Raises EngineError, ValueError with the remedy."""
     _repetition_aware(model)
+    read_options(config, _OPTIONS)
     if device.index:
         raise EngineError(
             f"TensorRT-LLM runs on the first GPU, not on {device}: use llm_device cuda:0 "

@@ -12,7 +12,6 @@ from voicegate.engine.config import (
     KV_DTYPES,
     LLM_BACKENDS,
     PRECISIONS,
-    TENSORRT_LLM_SAMPLINGS,
     TOKEN2WAV_BACKENDS,
     VOCODER_PRECISIONS,
     EngineConfig,
@@ -55,11 +54,7 @@ def test_settings_of_a_gpu() -> None:
         eager=True,
         llm_backend="tensorrt-llm",
         merged_hf_dir=Path("hf"),
-        tensorrt_llm_worker=True,
-        tensorrt_llm_sampling="repetition-aware",
-        tensorrt_llm_stream_interval=4,
-        tensorrt_llm_overlap=False,
-        tensorrt_llm_reuse=False,
+        llm_options="worker=true, sampling=repetition-aware",
         max_active_clauses=5,
         max_flow_batch=3,
         encoder_processes=0,
@@ -77,11 +72,7 @@ def test_settings_of_a_gpu() -> None:
         is_eager=True,
         llm_backend="tensorrt-llm",
         merged_hf_dir=Path("hf"),
-        tensorrt_llm_worker=True,
-        tensorrt_llm_sampling="repetition-aware",
-        tensorrt_llm_stream_interval=4,
-        tensorrt_llm_overlap=False,
-        tensorrt_llm_reuse=False,
+        llm_options=("worker=true", "sampling=repetition-aware"),
         max_active_clauses=5,
         max_flow_batch=3,
         encoder_processes=0,
@@ -99,7 +90,6 @@ def test_choices_and_limits_are_the_engines() -> None:
     assert choices["vocoder_precision"] == VOCODER_PRECISIONS
     assert choices["vocoder_backend"] == choices["flow_backend"] == TOKEN2WAV_BACKENDS
     assert choices["llm_backend"] == LLM_BACKENDS
-    assert choices["tensorrt_llm_sampling"] == TENSORRT_LLM_SAMPLINGS
     for name, limit in (("max_active_clauses", LINE_BUCKETS[-1]), ("max_flow_batch", FlowCudaConfig().max_batch)):
         assert getattr(GatewayConfig(**{name: limit}), name) == limit
         with pytest.raises(ConfigError, match=f"{name} is {limit + 1}"):

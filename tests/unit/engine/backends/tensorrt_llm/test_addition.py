@@ -13,6 +13,7 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tensorrt_llm.standin import Standin, installed
 from tests.support.tensorrt_llm.tiny import babbling
 from tests.support.tiny_engine import CONFIG
+from voicegate.engine.backends.tensorrt_llm.addition import ADDITION
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.interface import EngineError
@@ -73,11 +74,13 @@ def test_settings_reach_tensorrt_llm(standin: Standin, config: EngineConfig) -> 
     chosen = replace(
         config,
         is_eager=True,
-        tensorrt_llm_worker=True,
-        tensorrt_llm_sampling="repetition-aware",
-        tensorrt_llm_stream_interval=3,
-        tensorrt_llm_overlap=False,
-        tensorrt_llm_reuse=False,
+        llm_options=(
+            "worker=true",
+            "sampling=repetition-aware",
+            "stream-interval=3",
+            "overlap=false",
+            "reuse=false",
+        ),
     )
     llm = load(chosen, GPU)
     settings, is_single_process = standin.llms[-1].settings, standin.llms[-1].is_single_process
@@ -123,4 +126,28 @@ def test_a_gpu_that_is_not_the_first(standin: Standin, config: EngineConfig) -> 
 
 def test_a_checkpoint_that_it_cannot_load(standin: Standin, config: EngineConfig) -> None:
     with pytest.raises(EngineError, match=f"TensorRT-LLM cannot load {config.merged_hf_dir}"):
-        load(replace(config, tensorrt_llm_stream_interval=1, max_active_clauses=0), GPU)
+        load(replace(config, max_active_clauses=0), GPU)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("stream-interval=0", "stream-interval is '0'; it must be a whole number from 1 on"),
+        ("stream-interval=two", "stream-interval is 'two'; it must be a whole number from 1 on"),
+        ("worker=yes", "worker is 'yes'; it must be true or false"),
+        ("sampling=greedy", "sampling is 'greedy'; it must be nvidia or repetition-aware"),
+        ("speed=2", "'speed=2'; --llm-backend tensorrt-llm has overlap, reuse, sampling, stream-interval, worker"),
+        ("worker", "'worker'; --llm-backend tensorrt-llm has overlap, reuse, sampling, stream-interval, worker"),
+    ],
+)
+def test_an_option_that_is_none(standin: Standin, config: EngineConfig, option: str, message: str) -> None:
+    with pytest.raises(EngineError, match=message):
+        load(replace(config, llm_options=(option,)), GPU)
+    with pytest.raises(EngineError, match=message):
+        ADDITION.check(replace(config, llm_options=(option,)), MODEL, GPU.device)
+    assert not standin.llms
+
+
+def test_a_backend_without_options_is_given_none() -> None:
+    with pytest.raises(ValueError, match="llm_options is set, and llm_backend cuda has none"):
+        replace(CONFIG, llm_backend="cuda", llm_options=("worker=true",))
