@@ -188,7 +188,7 @@ class EngineConfig:
         for name in _FIRST_BLOCKS:
             if not 0 <= (num_tokens := getattr(self, name)) <= MAX_FIRST_BLOCK_TOKENS:
                 raise ValueError(
-                    f"{name} is {num_tokens}; a flow block has room for 1 to {MAX_FIRST_BLOCK_TOKENS} behind a prompt, "
+                    f"{name} is {num_tokens}; a flow block has room for 1 to {MAX_FIRST_BLOCK_TOKENS} after a prompt, "
                     "and 0 leaves it to the device"
                 )
 

@@ -186,7 +186,7 @@ class GatewayConfig:
         at_least=64 * 1024,
     )
     resume_total_bytes: int = setting(
-        256 * 1024 * 1024, "kept for all clients; above it those who need most cannot come back", at_least=64 * 1024
+        256 * 1024 * 1024, "kept for all clients; above it the largest sessions cannot come back", at_least=64 * 1024
     )
     drain_s: float = setting(30.0, "time from SIGTERM to exit, for contexts to finish in", at_least=0, at_most=86_400)
     lead_ms: int = setting(
@@ -285,7 +285,7 @@ class GatewayConfig:
             )
         if self.wyoming_port is not None and (self.require_key or self.api_key or self.api_keys_file):
             raise ConfigError(
-                "wyoming_port is set, and keys are asked for: whoever reaches that port would speak without one. Run a "
+                "wyoming_port is set, and keys are asked for: any client of that port would speak without one. Run a "
                 "server without keys for Wyoming, where only those who may speak reach it"
             )
         needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES

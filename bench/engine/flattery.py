@@ -10,7 +10,7 @@ from voicegate.engine.config import EngineConfig
 _SHIPPED: Final = EngineConfig(Path())
 # Runs from when the prompt's length decided how soon its first block was full; results name its last setting.
 _LUCKY_PROMPT: Final = (
-    "the first block takes 10 speech tokens behind this run's prompts; over all prompt lengths it was 14, at worst 24"
+    "the first block takes 10 speech tokens after this run's prompts; over all prompt lengths it was 14, at worst 24"
 )
 
 

@@ -173,7 +173,7 @@ def alone_part(runner: CudaLlmRunner) -> dict[str, Any]:
     report = {position: alone_us(runner.body, position) for position in (100, 200, 300, 400, 500)}
     names = report[100].keys()
     rows = [(position, *(figures[name] for name in names)) for position, figures in report.items()]
-    print_table(f"a lone line's step: position, us by {', '.join(names)}", rows)
+    print_table(f"a single line's step: position, us by {', '.join(names)}", rows)
     return {"alone_us": report}
 
 

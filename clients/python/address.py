@@ -73,7 +73,8 @@ def tls_for(url: str, ca_file: Path | None) -> ssl.SSLContext | None:
 
 def untrusted(where: str, error: ssl.SSLCertVerificationError) -> str:
     """Words for a certificate that none of those have signed."""
-    return f"{where}: its certificate is not to be trusted ({error.verify_message}); who signs it: ca_file, --ca-file"
+    reason = error.verify_message
+    return f"{where}: its certificate is not to be trusted ({reason}); name its authority by ca_file, --ca-file"
 
 
 def proxy_for(url: str) -> Literal[True] | None:

@@ -276,5 +276,5 @@ async def feed(context: Context, text: Text) -> None:
         task = asyncio.current_task()
         is_ours = task is not None and task.cancelling() > 0
         if isinstance(error, asyncio.CancelledError) and not is_ours:
-            raise ContextFailed("text_cancelled", "whoever writes the text was cancelled") from error
+            raise ContextFailed("text_cancelled", "the task that writes the text was cancelled") from error
         raise

@@ -63,7 +63,7 @@ def _check_slot(voice: Voice, prompt: PassPrompt, model: ModelConfig) -> None:
     if num_text > most:
         raise VoiceRefused(
             f"the transcript of voice {voice.name!r} takes {num_text} of the model's text tokens, and at most "
-            f"{max(most, 0)} leave a sentence room behind it: use a shorter recording, with what it says in ordinary "
+            f"{max(most, 0)} leave a sentence room after it: use a shorter recording, with what it says in ordinary "
             "characters"
         )
 

@@ -91,7 +91,7 @@ def check_speech(recording: Recording, transcript: str = "") -> None:
     letters = sum(char.isalnum() for char in transcript)
     if transcript and not _MIN_LETTERS_PER_SECOND * seconds <= letters <= _MAX_LETTERS_PER_SECOND * seconds:
         raise VoiceRefused(
-            f"the transcript has {letters} letters for {seconds:.1f} s of sound, which nobody says in that time: it "
+            f"the transcript has {letters} letters for {seconds:.1f} s of sound, too many words for that time: it "
             "must be what the recording says, word for word"
         )
 

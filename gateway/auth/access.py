@@ -56,7 +56,7 @@ class Access:
                     return holder
         if has_expired:
             raise Unauthorized("this token has expired; ask for another (POST /v1/tokens)")
-        raise Unauthorized("this key is not known here; ask whoever runs this server for one")
+        raise Unauthorized("this key is not known here; ask the operator of this server for one")
 
     def key_among(self, secrets: Sequence[str]) -> Key | None:
         """Tokens are none."""

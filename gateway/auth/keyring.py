@@ -115,6 +115,6 @@ def _parse_key(words: list[str], source: str) -> Key:
     for word in rest[1:]:
         limit = _ALLOWANCE.fullmatch(word)
         if limit is None or limit[1] not in _ALLOWANCES:
-            raise ConfigError(f"{source}: behind the hash there may be {'=N, '.join(_ALLOWANCES)}=N")
+            raise ConfigError(f"{source}: after the hash there may be {'=N, '.join(_ALLOWANCES)}=N")
         limits[limit[1]] = int(limit[2])
     return Key(name, bytes.fromhex(digest[1]), Allowance(**limits))

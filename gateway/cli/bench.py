@@ -78,7 +78,9 @@ def _add_speech(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--texts", type=Path, metavar="FILE", help="sentences of your own, one a line")
     group.add_argument("--dialect", choices=sorted(DIALECTS), default="native", help="protocol (default: native)")
     group.add_argument("--api-key", metavar="KEY", help="of the gateway (default: VOICEGATE_API_KEY)")
-    group.add_argument("--ca-file", type=Path, metavar="FILE", help="who signs the gateway's certificate, in PEM")
+    group.add_argument(
+        "--ca-file", type=Path, metavar="FILE", help="the authority that signs the gateway's certificate, in PEM"
+    )
     group.add_argument("--header", action="append", default=[], metavar="NAME:VALUE", help="may be given again")
 
 

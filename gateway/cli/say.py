@@ -52,7 +52,9 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--url", help="of a gateway (default: the one on the default port, if one answers)")
     parser.add_argument("--api-key", metavar="KEY", help="of the gateway (default: VOICEGATE_API_KEY)")
-    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="who signs the gateway's certificate, in PEM")
+    parser.add_argument(
+        "--ca-file", type=Path, metavar="FILE", help="the authority that signs the gateway's certificate, in PEM"
+    )
     parser.add_argument("--voice", help="name of a voice (default: the model's)")
     parser.add_argument(
         "--mode", choices=("auto", "incremental", "clause", "bistream"), default="auto", help="(default: auto)"

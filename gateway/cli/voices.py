@@ -86,7 +86,7 @@ def _add_source(parser: argparse.ArgumentParser, *, default: Any) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--url", default=default, help="of a running gateway")
     parser.add_argument("--api-key", default=default, metavar="KEY", help="of it (default: VOICEGATE_API_KEY)")
-    signers = "who signs the gateway's certificate, in PEM"
+    signers = "the authority that signs the gateway's certificate, in PEM"
     parser.add_argument("--ca-file", type=Path, default=default, metavar="FILE", help=signers)
     _add_model_dir(source, default=default)
 

@@ -58,7 +58,7 @@ class Reloading:
             self._meters.note_read("keys", is_good=True)
         self._access.replace(keyring)
         if self._access.lets_nobody_in:
-            log.warning("keys are read again, none is left: nobody is let in", file=str(self._config.api_keys_file))
+            log.warning("keys are read again, none is left: no client is let in", file=str(self._config.api_keys_file))
         else:
             log.info("keys are read again", keys=len(keyring.keys))
         for guest in self._guests:

@@ -175,7 +175,7 @@ class Gateway:
         for exposure in exposures_of(self._config, asks_for_keys=self._access.asks_for_keys):
             log.warning(exposure.what, host=self._config.host, remedy=exposure.remedy)
         if self._access.lets_nobody_in:
-            log.warning("there are no keys: nobody is let in", file=str(self._config.api_keys_file))
+            log.warning("there are no keys: no client is let in", file=str(self._config.api_keys_file))
         try:
             async with asyncio.TaskGroup() as tasks:
                 engine = tasks.create_task(self._run_engine())

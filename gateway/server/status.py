@@ -46,7 +46,7 @@ class Status(msgspec.Struct, frozen=True):
         if self.load.waiting >= self.load.max_waiting > 0:
             return "no room for speech: as many wait for it as may"
         if self.load.room <= 0 and self.is_in_vain:
-            return "no room for speech: those who waited for it got none"
+            return "no room for speech: waiting contexts got none"
         return None
 
     @property

@@ -296,7 +296,7 @@ async def test_a_file_without_a_key_is_told_of(key_file: Path) -> None:
         remove_key(key_file, "ben")
         with structlog.testing.capture_logs() as lines:
             run.gateway.reload()
-        (line,) = [line for line in lines if "nobody is let in" in line["event"]]
+        (line,) = [line for line in lines if "no client is let in" in line["event"]]
         assert (line["log_level"], line["file"]) == ("warning", str(key_file))
         assert (await refusal(run.gateway.url, additional_headers=BEARER)).response.status_code == 401
 
@@ -519,7 +519,7 @@ async def test_a_start_without_a_single_key_is_told_of(tmp_path: Path) -> None:
             pass
         async with running(FakeEngine(), api_keys_file=tmp_path / "keys", api_key=SECRET):
             pass
-    said = [line for line in lines if "nobody is let in" in line["event"]]
+    said = [line for line in lines if "no client is let in" in line["event"]]
     assert [line["file"] for line in said] == [str(tmp_path / "keys")]
 
 

@@ -20,19 +20,19 @@ _STAGES: Final = ("llm", "flow", "vocoder")
 _ENGINE_COUNTERS: Final = (
     ("engine_steps", "Turns of the engine's thread", "host_steps"),
     ("engine_thread_cpu_seconds", "CPU time of the engine's thread", "host_seconds"),
-    ("llm_prompt_tokens", "Asked of TensorRT-LLM to begin behind; 0 with other backends", "llm_prompt_tokens"),
-    ("llm_cached_tokens", "Of these, found in its prefix cache", "llm_cached_tokens"),
-    ("llm_stray_tokens", "What it made that is no speech, and is dropped", "llm_strays"),
+    ("llm_prompt_tokens", "Prompt tokens of TensorRT-LLM's requests; 0 with other backends", "llm_prompt_tokens"),
+    ("llm_cached_tokens", "Prompt tokens found in its prefix cache", "llm_cached_tokens"),
+    ("llm_stray_tokens", "Tokens of it that are no speech, and are dropped", "llm_strays"),
     ("clauses_unheard", "Words of which the models made no sound, also not with another seed", "clauses_unheard"),
     ("encoder_processes_lost", "Encoder processes that ended unasked; each is replaced", "encoders_lost"),
 )
 _ENGINE_GAUGES: Final = (
     ("active_clauses", "Clauses that hold memory of the flow", "active_clauses"),
-    ("active_clauses_limit", "So many may", "max_active_clauses"),
+    ("active_clauses_limit", "Most clauses that may hold it", "max_active_clauses"),
     ("waiting_clauses", "Clauses that wait for room in the models", "waiting_clauses"),
     ("llm_slots_free", "Places for LLM passes", "free_llm_slots"),
     ("flow_blocks_free", "Blocks of the flow's memory that hold nothing", "free_flow_blocks"),
-    ("flow_blocks_reserved", "Of these, what active clauses are expected to fill yet", "reserved_flow_blocks"),
+    ("flow_blocks_reserved", "Free blocks that active clauses are expected to fill yet", "reserved_flow_blocks"),
     ("flow_blocks_limit", "All blocks beside those of voices' prompts", "max_flow_blocks"),
 )
 # For each engine process, or each token2wav of a disaggregated engine. Name without its prefix, help, the engine's own
@@ -40,7 +40,7 @@ _ENGINE_GAUGES: Final = (
 _REPLICA_GAUGES: Final = (
     ("replica_ready", "1: this engine process, or token2wav, takes new requests", "replica_ready"),
     ("replica_utterances", "Contexts that it speaks", "replica_utterances"),
-    ("replica_room", "So many more it would take at once", "replica_room"),
+    ("replica_room", "New contexts that it would take at once", "replica_room"),
     ("replica_waiting_clauses", "Clauses that wait for room in its models", "waiting_clauses"),
     ("replica_flow_blocks_free", "Blocks of its flow's memory that hold nothing", "free_flow_blocks"),
     ("replica_flow_blocks_limit", "All of them beside those of voices' prompts", "max_flow_blocks"),
@@ -62,7 +62,7 @@ _LOAD: Final = (
     ("sockets", "WebSockets open, and requests for speech"),
     ("contexts", "Contexts open"),
     ("utterances", "Contexts with something to say"),
-    ("waiting", "Of these, those that wait for room in the engine"),
+    ("waiting", "Contexts that wait for room in the engine"),
 )
 
 

@@ -101,7 +101,7 @@ def test_who_limits_the_flows_batches_limits_all_of_them() -> None:
 @pytest.mark.parametrize("name", ["first_block_tokens", "whole_first_block_tokens"])
 @pytest.mark.parametrize("num_tokens", [-1, 23, 25])
 def test_a_first_block_that_does_not_fit_a_block_is_refused(name: str, num_tokens: int) -> None:
-    with pytest.raises(ValueError, match=f"^{name} is {num_tokens}; a flow block has room for 1 to 22 behind a prompt"):
+    with pytest.raises(ValueError, match=f"^{name} is {num_tokens}; a flow block has room for 1 to 22 after a prompt"):
         replace(EngineConfig(Path("m")), **{name: num_tokens})
 
 

@@ -95,7 +95,7 @@ def _told(kept: Engines, theirs: Mapping[FlowShape, float], ours: Mapping[FlowSh
         best = min(theirs[shape] / ours[shape] for shape in theirs)
         return f"our kernels; TensorRT's blocks take {best:.2f} times theirs at the least"
     parts = [
-        f"{shape.num_rows} behind up to {shape.context_frames} frames ({theirs[shape] / ours[shape]:.2f} times ours)"
+        f"{shape.num_rows} after up to {shape.context_frames} frames ({theirs[shape] / ours[shape]:.2f} times ours)"
         for shape in kept
     ]
     return f"TensorRT for batches of {', '.join(parts)}; our kernels for all others"

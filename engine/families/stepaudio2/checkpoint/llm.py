@@ -48,7 +48,7 @@ class SpeechIds:
         for place, text in enumerate(_BEHIND, first + num_tokens):
             if added.get(text) != place:
                 raise CheckpointError(
-                    f"{path} has {text} as {added.get(text)}; behind <|s_{num_tokens - 1}|> it should be {place}"
+                    f"{path} has {text} as {added.get(text)}; after <|s_{num_tokens - 1}|> it should be {place}"
                 )
         return cls(first, num_tokens)
 

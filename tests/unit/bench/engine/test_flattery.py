@@ -30,7 +30,7 @@ def test_a_run_as_shipped_is_only_without_sockets() -> None:
         ({"voices": ["a"]}, "one voice"),
         (
             {"config": {"max_waiting_utterances": 32, "max_prompt_trim_tokens": 10}},
-            "takes 10 speech tokens behind this run's prompts",
+            "takes 10 speech tokens after this run's prompts",
         ),
     ],
 )

@@ -73,7 +73,7 @@ def test_the_quicker_one_of_each_shape_and_it_is_told(monkeypatch: pytest.Monkey
     with capture_logs() as logs:
         assert scripted.choose(config) == {ONE[0]: ONE[0].name, ONE[2]: ONE[2].name}
     assert scripted.lines[-1] == (
-        "flow: TensorRT for batches of 1 behind up to 250 frames (0.75 times ours), 1 behind up to 1000 frames "
+        "flow: TensorRT for batches of 1 after up to 250 frames (0.75 times ours), 1 after up to 1000 frames "
         "(0.88 times ours); our kernels for all others"
     )
     assert logs[-1] == {
