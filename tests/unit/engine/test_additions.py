@@ -14,7 +14,7 @@ from voicegate.engine import additions
 from voicegate.engine.model.model_json import load_model_config
 
 ROOT = Path(__file__).resolve().parents[3]
-# What a start goes through, and what decides: a few seconds of tests that know of no addition.
+# Parts of a start, and of its decisions: a few seconds of tests that know of no addition.
 _TELLING = (
     "tests/unit/engine/load",
     "tests/unit/engine/model",
