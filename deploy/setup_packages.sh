@@ -21,10 +21,8 @@ case $([ "$(uname)" = Linux ] && pip --dry-run --no-deps --ignore-installed torc
     say "torch is one for CUDA here: with the versions that were measured on GPUs (deploy/gpu-versions.txt)"
     command -v nvidia-smi >/dev/null 2>&1 ||
         say "no NVIDIA driver is here: PIP_EXTRA_INDEX_URL with PyTorch's index of builds for CPUs would save 3 GB"
-    sed 's/==.*/==/; s/^/^/' deploy/gpu-versions.txt > "$venv/.other"
     constraints=$venv/.constraints
-    grep -v -f "$venv/.other" -e '^cuda-' -e '^nvidia-' constraints.txt > "$constraints"
-    cat deploy/gpu-versions.txt >> "$constraints"
+    deploy/gpu_constraints.sh > "$constraints"
     ;;
 esac
 

@@ -83,19 +83,29 @@ NOT_RUN: Final = {
     r"voicegate (convert|serve) .*--(merged-hf|llm-backend)": "TensorRT-LLM, which could not be installed",
     r"python -m voicegate.bench.(engine.llm_backends|tensorrt)": "needs a GPU and NVIDIA's packages",
     r"pip install -c deploy/gpu-versions.txt": "gigabytes of CUDA's libraries",
-    r"make wheels|/opt/voicegate/bin/pip|useradd|cp deploy/|runuser|systemctl": "needs systemd and root",
     r"export OPENAI_BASE_URL": "an LLM of yours; the examples' tests have one",
 }
+QUICKSTART: Final = "docs/quickstart-gpu.md"  # every command of it: tests/soak/test_quickstart.py
 SHELL: Final = sorted(
-    {(each.document, line) for each in snippets() if each.language == "sh" for line in commands(each.code)}
+    {
+        (each.document, line)
+        for each in snippets()
+        if each.language == "sh" and each.document != QUICKSTART
+        for line in commands(each.code)
+    }
 )
+FRAGMENTS: Final = ("clients/livekit/README.md", "clients/pipecat/README.md")  # lines of an agent, whose LLM is yours
 PROGRAMS: Final = [
-    each for each in snippets() if each.language == "python" and each.code.startswith(("import ", "from "))
+    each
+    for each in snippets()
+    if each.language == "python" and each.code.startswith(("import ", "from ")) and each.document not in FRAGMENTS
 ]
-# By name, with the test that takes them from there.
+# By name, with the test that takes them from there, or does as they do.
 OTHER_BLOCKS: Final = {
     ("docs/compatibility.md", "python"): "tests/integration/test_compatibility_doc.py",
     ("docs/compatibility.md", "js"): "tests/integration/test_sdk_javascript.py",
+    ("clients/livekit/README.md", "python"): "tests/integration/test_framework_examples.py",
+    ("clients/pipecat/README.md", "python"): "tests/integration/test_framework_examples.py",
     ("clients/browser/README.md", "js"): "tests/browser/test_readme.py",
     ("clients/javascript/README.md", "js"): "tests/integration/test_client_javascript.py",
     ("docs/operations/security.md", "nginx"): "tests/browser/test_folder.py",

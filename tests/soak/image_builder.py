@@ -54,7 +54,7 @@ class Builder:
         (folder / "cache").mkdir()
         self._context = folder / "context"
         _copy_context(self._context)
-        self._lent_variables, self._lent_paths = _lent()
+        self._lent_variables, self._lent_paths = lent()
 
     def build(self, name: str) -> Image:
         if name not in self.images:
@@ -198,7 +198,7 @@ def _bound(source: Path, target: str) -> str:
     return f"{make} && mount --bind {source} {target}"
 
 
-def _lent() -> tuple[dict[str, str], list[Path]]:
+def lent() -> tuple[dict[str, str], list[Path]]:
     """How this machine reaches its registries: variables, and the files that they name."""
     variables = {name: os.environ[name] for name in _CERTIFICATES if name in os.environ}
     told = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)

@@ -193,9 +193,23 @@ def test_hadolint_finds_nothing_wrong() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.parametrize("files", [("compose.yaml",), ("compose.yaml", "compose.gpu.yaml"), ("compose.gpus.yaml",)])
+COMPOSITIONS = [("compose.yaml",), ("compose.yaml", "compose.gpu.yaml"), ("compose.gpus.yaml",)]
+
+
+def extended(services: dict[str, Any]) -> dict[str, Any]:
+    """With those that they stand on in another file."""
+    made = {}
+    for name, service in services.items():
+        below = service.get("extends")
+        base = compose(below["file"])[below["service"]] if below else {}
+        environment = {**base.get("environment", {}), **service.get("environment", {})}
+        made[name] = {**base, **service, **({"environment": environment} if environment else {})}
+    return made
+
+
+@pytest.mark.parametrize("files", COMPOSITIONS)
 def test_neighbours_fit(files: tuple[str, ...]) -> None:
-    services = compose(*files)
+    services = extended(compose(*files))
     gateways = {name: service for name, service in services.items() if "build" in service}
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"][0]
     for name, gateway in gateways.items():
@@ -216,6 +230,44 @@ def test_neighbours_fit(files: tuple[str, ...]) -> None:
             assert not source.startswith(".") or (ROOT / "deploy" / source).is_dir()
 
 
+@pytest.mark.parametrize("files", COMPOSITIONS)
+def test_nothing_is_published_in_the_clear_and_all_come_back_after_a_reboot(files: tuple[str, ...]) -> None:
+    services = extended(compose(*files))
+    assert {service["restart"] for service in services.values()} == {"unless-stopped"}
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    open_to_all = {name for name, ports in published.items() if not all(port.startswith("127.") for port in ports)}
+    assert open_to_all == {"caddy"}
+    assert published["caddy"] == ["80:80", "443:443"]
+    upstream, _, port = services["caddy"]["environment"]["UPSTREAM"].partition(":")
+    assert (upstream in services, port) == (True, "8080")
+
+
+@pytest.mark.parametrize("files", COMPOSITIONS)
+def test_a_gateway_that_is_unhealthy_is_replaced_with_its_time_to_drain(files: tuple[str, ...]) -> None:
+    services = extended(compose(*files))
+    assert services["autoheal"]["network_mode"] == "none", "it has Docker's socket, and so all rights"
+    for service in services.values():
+        if "build" in service:
+            assert service["labels"]["autoheal"] == "true"
+            assert f"{service['labels']['autoheal.stop.timeout']}s" == service["stop_grace_period"]
+    assert [line for target in TARGETS for line in image(target) if line.startswith("HEALTHCHECK")]
+
+
+@pytest.mark.parametrize("files", COMPOSITIONS)
+def test_clients_count_by_their_own_addresses(files: tuple[str, ...]) -> None:
+    """Behind Caddy, and HAProxy where it is."""
+    text = yaml.safe_load((ROOT / "deploy" / files[0]).read_text())
+    (network,) = text["networks"].values()
+    (place,) = network["ipam"]["config"]
+    services = extended(compose(*files))
+    in_front = [services[name] for name in ("haproxy", "caddy") if "networks" in services.get(name, ())]
+    proxies = [service["networks"]["voicegate"]["ipv4_address"] for service in in_front]
+    for service in services.values():
+        if "build" in service:
+            trusted = service["environment"]["VOICEGATE_TRUSTED_PROXIES"].split(",")
+            assert trusted == (proxies or [place["subnet"]])
+
+
 def test_gateways_of_several_gpus_are_where_haproxy_looks_for_them() -> None:
     services = compose("compose.gpus.yaml")
     balancer = (ROOT / "deploy/haproxy/haproxy.cfg").read_text()
@@ -229,8 +281,6 @@ def test_gateways_of_several_gpus_are_where_haproxy_looks_for_them() -> None:
             {**gateway["environment"], "VOICEGATE_API_KEY": "k" * 32, "VOICEGATE_TOKEN_SECRET": "s" * 32}
         )
         assert (config.instance, config.agent_port) == (name, 9465)
-        address = services["haproxy"]["networks"]["voicegate"]["ipv4_address"]
-        assert [str(network) for network in config.trusted_networks] == [f"{address}/32"]
 
 
 class HangingEngine(FakeEngine):

@@ -182,3 +182,9 @@ def test_it_balances_as_the_file_that_is_tested_before_gateways() -> None:
 
     here = rules(KUBERNETES / "haproxy.cfg")
     assert rules(KUBERNETES.parent / "haproxy/haproxy.cfg") <= here
+
+
+def test_nothing_is_published_in_the_clear() -> None:
+    services = [each for each in documents(*sorted(KUBERNETES.glob("*.yaml"))) if each["kind"] == "Service"]
+    assert services
+    assert {service["spec"].get("type", "ClusterIP") for service in services} == {"ClusterIP"}

@@ -5,8 +5,12 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.unit.deploy.test_setup import program
 from voicegate.gateway.config import GatewayConfig, from_environment
+from voicegate.gateway.server.entrance.exposure import exposures_of
+from voicegate.gateway.server.entrance.sites import is_loopback
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 
@@ -25,13 +29,32 @@ def test_the_unit_leaves_time_to_drain_and_to_be_told_of_a_hang() -> None:
     assert settings["KillMode"] == "mixed"
 
 
-def test_the_example_environment_is_settings_of_ours() -> None:
+def environment(*, all_of_it: bool) -> dict[str, str]:
+    """The example's settings; `all_of_it`: those in remarks too, the later ones count."""
     lines = (DEPLOY / "environment.example").read_text().splitlines()
-    env = dict(line.lstrip("#").split("=", 1) for line in lines if not line.startswith("# "))
-    config = from_environment(env)
+    kept = [line.lstrip("#") if all_of_it else line for line in lines if not line.startswith("# ")]
+    return dict(line.split("=", 1) for line in kept if not line.startswith("#"))
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_the_example_environment_is_safe_as_it_stands(all_of_it: bool) -> None:
+    config = from_environment(environment(all_of_it=all_of_it))
     assert config.require_key
     assert config.api_keys_file is not None
     assert config.metrics_port == 9464
+    assert is_loopback(config.metrics_host)
+    assert list(exposures_of(config, asks_for_keys=True)) == []
+    assert is_loopback(config.host) is not all_of_it, "in the clear on loopback alone; elsewhere with TLS"
+    if not all_of_it:
+        assert config.trusted_networks, "the proxy is on this machine"
+        assert config.allowed_hosts, "else a GET by the public name gets 403"
+
+
+def test_a_gpu_is_seen_by_the_service() -> None:
+    lines = (DEPLOY / "voicegate-gpu.conf").read_text().splitlines()
+    loosened = dict(line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
+    assert loosened == {"PrivateDevices": "no", "ProtectClock": "no"}
+    assert {name: unit()[name] for name in loosened} == {"PrivateDevices": "yes", "ProtectClock": "yes"}
 
 
 def test_certbots_hook_gives_the_services_user_a_copy_and_has_it_read(tmp_path: Path) -> None:
