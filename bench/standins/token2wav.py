@@ -121,7 +121,7 @@ def hollow_flow(
 
 
 def hollow_vocoder(*, max_streams: int, costs: Costs = NO_COSTS) -> VocoderRunner:
-    model: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=_LOOK_RIGHT_FRAMES)
+    model: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=_LOOK_RIGHT_FRAMES, takes_any_cut=True)
     return VocoderRunner(model, HollowRenderer(costs), max_streams=max_streams)
 
 

@@ -229,7 +229,7 @@ class Pipeline:
             num_llm_steps=self._num_llm_steps,
             is_llm_busy=self._llm.is_busy,
             takes_flow_step=self.token2wav.takes_step,
-            is_flow_busy=self.token2wav.is_solving,
+            is_flow_busy=self.token2wav.num_solving > 0,
             num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,
             has_first_blocks_under_way=self.token2wav.has_first_blocks_under_way,

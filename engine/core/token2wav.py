@@ -211,16 +211,11 @@ class Token2wav:
     @property
     def takes_step(self) -> bool:
         """Whether more Euler steps may be launched behind those under way."""
-        return self._num_solving < _MAX_LAUNCHES_IN_FLIGHT
+        return self.num_solving < _MAX_LAUNCHES_IN_FLIGHT
 
     @property
-    def is_solving(self) -> bool:
-        """Whether Euler steps are under way."""
-        return self._num_solving > 0
-
-    @property
-    def _num_solving(self) -> int:
-        """Launches whose end is not reached."""
+    def num_solving(self) -> int:
+        """Launches of Euler steps whose end is not reached."""
         while self._solving and self._solving[0][1].is_reached:
             begin, end = self._solving.popleft()
             self._tally.took("flow", end.seconds_since(begin))

@@ -6,7 +6,6 @@ and whatever else runs (tests/parity/test_flow_streaming.py).
 
 from collections.abc import Sequence
 
-from voicegate.engine.device.capture import Capturable
 from voicegate.engine.flow import chunking
 from voicegate.engine.flow.backend import (
     FlowPrompt,
@@ -37,23 +36,14 @@ class FlowRunner:
     ) -> None:
         """All streams and prompts share the pool: see block_pool.bytes_per_block for what a block costs."""
         self.model = model
+        self.name = solver.name
+        self.graphs = solver.graphs
+        self.lookahead_tokens = model.config.lookahead_tokens
         self._first_blocks = first_blocks
         self._pool = pool
         self._solver = solver
         self._max_streams = max_streams
         self._num_open = 0
-
-    @property
-    def name(self) -> str:
-        return self._solver.name
-
-    @property
-    def graphs(self) -> Capturable:
-        return self._solver.graphs
-
-    @property
-    def lookahead_tokens(self) -> int:
-        return self.model.config.lookahead_tokens
 
     @property
     def num_free_blocks(self) -> int:

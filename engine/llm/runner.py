@@ -28,12 +28,6 @@ _MAX_STEPS_IN_FLIGHT: Final = 2
 MAX_STEPS_OF_ONE: Final = 3
 
 
-def takes_step_behind(rows_in_flight: Sequence[int]) -> bool:
-    """Whether another step may be launched after those with so many rows each."""
-    is_lone = all(num_rows == 1 for num_rows in rows_in_flight)
-    return len(rows_in_flight) < (MAX_STEPS_OF_ONE if is_lone else _MAX_STEPS_IN_FLIGHT)
-
-
 @dataclass(slots=True, eq=False)
 class Live:
     """One sequence and the slot that it holds."""
@@ -156,7 +150,10 @@ class LlmRunner(ABC):
 
     @property
     def takes_step(self) -> bool:
-        return takes_step_behind([step.num_rows for step in self._in_flight])
+        num_steps = len(self._in_flight)
+        if num_steps < _MAX_STEPS_IN_FLIGHT:
+            return True
+        return num_steps < MAX_STEPS_OF_ONE and all(step.num_rows == 1 for step in self._in_flight)
 
     def is_runnable(self, sequence_id: int) -> bool:
         live = self._lives.get(sequence_id)

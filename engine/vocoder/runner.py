@@ -50,25 +50,13 @@ class VocoderRunner:
 
     def __init__(self, model: BoundedModel, renderer: Renderer, *, max_streams: int) -> None:
         self.model = model
+        self.name = renderer.name
+        self.graphs = renderer.graphs
+        self.held_back_frames = model.held_back_frames
+        self.takes_any_cut = model.takes_any_cut
         self._renderer = renderer
         self._max_streams = max_streams
         self._free_slots = list(reversed(range(max_streams)))
-
-    @property
-    def name(self) -> str:
-        return self._renderer.name
-
-    @property
-    def graphs(self) -> Capturable:
-        return self._renderer.graphs
-
-    @property
-    def held_back_frames(self) -> int:
-        return self.model.held_back_frames
-
-    @property
-    def takes_any_cut(self) -> bool:
-        return self.model.takes_any_cut
 
     def open(self) -> VocoderStream:
         if not self._free_slots:

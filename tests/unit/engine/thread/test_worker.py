@@ -37,7 +37,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     VoiceRefused,
 )
-from voicegate.engine.llm.runner import takes_step_behind
+from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
 from voicegate.engine.load.build import engine_info
 from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.voices.keeper import VoiceKeeper
@@ -253,7 +253,7 @@ async def test_a_device_that_hangs_shows_whatever_clients_send() -> None:
     stuck = await held.submit("stuck", "Good morning, and welcome.")
     held.engine.end_text(stuck)
     # `takes_step` looks through what the engine's thread appends to; of a counter one reads what it is.
-    await until(lambda: held.engine._inbox.is_empty and not takes_step_behind([1] * int(llm.counters["llm_steps"])))
+    await until(lambda: held.engine._inbox.is_empty and llm.counters["llm_steps"] >= MAX_STEPS_OF_ONE)
     pulses = set()
     for n in range(200):
         num_steps = held.num_steps
