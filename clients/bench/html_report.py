@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, Final
 
 from voicegate.clients.bench import svg, table
@@ -18,24 +19,7 @@ _NUM_SHOWN: Final = 48
 _MIN_JOINED: Final = 5
 _PERCENTILES: Final = (("p50", False), ("p95", True))
 
-STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1d2330; --soft: #667085; --paper: #fff; --line: #e3e6ec; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7eaf0; --soft: #98a2b3; --paper: #14171d; --line: #2b313c; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-  max-width: 62rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem; font-weight: 600 }
-pre, table { overflow-x: auto; display: block; font-size: 13px }
-td, th { padding: .15rem .8rem .15rem 0; text-align: left; font-weight: normal; vertical-align: top }
-th { color: var(--soft) }
-p { color: var(--soft); max-width: 46rem } svg { width: 100%; max-width: 45rem; height: auto }
-svg text { font-size: 11px; fill: var(--soft) }
-.end { text-anchor: end } .middle, .label { text-anchor: middle }
-.grid { stroke: var(--line) } .line { fill: none; stroke-width: 2 } .dashed { stroke-dasharray: 5 4 }
-.c0 { stroke: #2f6fed } .c1 { stroke: #d9480f } .c2 { stroke: #0b8f6a } .c3 { stroke: #9c36b5 } .c4 { stroke: #b88a00 }
-.c5 { stroke: #c2255c } .c6 { stroke: #0c8599 } .c7 { stroke: #74808f }
-.dot { fill: var(--paper); stroke-width: 2; stroke-dasharray: none } .solid { stroke-width: 5 }
-.play { fill: #2f6fed } .gap { fill: #e03131 } .wait { fill: #aab4c4 } .stop { fill: var(--ink) }
-"""
+STYLE: Final = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
 def page(report: Mapping[str, Any], records: Mapping[str, Sequence[Record]]) -> str:
