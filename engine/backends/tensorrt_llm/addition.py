@@ -4,8 +4,8 @@ from typing import Final
 
 import torch
 
-from voicegate.engine.backends.tensorrt_llm.backend import TensorrtLlm
-from voicegate.engine.backends.tensorrt_llm.checkpoint import read_vocabulary
+from voicegate.engine.backends.legged.backend import LeggedLlm
+from voicegate.engine.backends.legged.merged import merged_vocabulary, repetition_aware
 from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.backends.tensorrt_llm.library import open_library
 from voicegate.engine.backends.tensorrt_llm.requirements import check_requirements
@@ -15,7 +15,7 @@ from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.load.devices import Device
 from voicegate.engine.load.llm import FLAGS, one_of, read_options, whole_number
 from voicegate.engine.load.seams import LlmAddition
-from voicegate.engine.model.config import COSYVOICE3, ModelConfig, SamplingConfig
+from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
 _SAMPLINGS: Final = {"nvidia": False, "repetition-aware": True}
@@ -37,7 +37,7 @@ class TensorrtLlmAddition:
         return f"{version}, {config.merged_hf_dir}"
 
     def load(self, config: EngineConfig, model: ModelConfig, device: Device, *, num_positions: int) -> LlmBackend:
-        sampling = _repetition_aware(model)
+        sampling = repetition_aware(config, model)
         _, vocabulary = _checked(config, model, device.device)
         assert config.merged_hf_dir is not None
         settings = TensorrtLlmConfig(
@@ -48,7 +48,7 @@ class TensorrtLlmAddition:
             **read_options(config, _OPTIONS),
         )
         library = open_library(settings, model.llm, sampling, vocabulary)
-        return TensorrtLlm(model.llm, vocabulary, library, settings)
+        return LeggedLlm(model.llm, vocabulary, library, settings)
 
 
 ADDITION: Final[LlmAddition] = TensorrtLlmAddition()
@@ -56,7 +56,7 @@ ADDITION: Final[LlmAddition] = TensorrtLlmAddition()
 
 def _checked(config: EngineConfig, model: ModelConfig, device: torch.device) -> tuple[str, MergedVocabulary]:
     """The package's version, and what the checkpoint has. Raises EngineError, ValueError with the remedy."""
-    _repetition_aware(model)
+    repetition_aware(config, model)
     read_options(config, _OPTIONS)
     if device.index:
         raise EngineError(
@@ -64,21 +64,4 @@ def _checked(config: EngineConfig, model: ModelConfig, device: torch.device) -> 
             "(CUDA_VISIBLE_DEVICES says which GPU that is)"
         )
     version = check_requirements(device)
-    if config.merged_hf_dir is None:
-        raise EngineError(
-            "--llm-backend tensorrt-llm needs --merged-hf-dir DIR, "
-            "which `voicegate convert SRC DST --merged-hf DIR` writes"
-        )
-    if config.precision != "bfloat16":
-        raise EngineError(f"the merged checkpoint is bfloat16: precision {config.precision} needs another LLM backend")
-    return version, read_vocabulary(config.merged_hf_dir, model.llm)
-
-
-def _repetition_aware(model: ModelConfig) -> SamplingConfig:
-    """What alone the merged checkpoint's backend knows of. Raises EngineError."""
-    if model.family != COSYVOICE3 or not isinstance(model.sampling, SamplingConfig):
-        raise EngineError(
-            "--llm-backend tensorrt-llm serves CosyVoice3 with its own sampling alone; "
-            f"{model.name} is a {model.family} model, or sampled in another way: use another backend"
-        )
-    return model.sampling
+    return version, merged_vocabulary(config, model)

@@ -36,8 +36,7 @@ class TensorrtLlmConfig:
     has_overlap: bool = True
     # What prompts have in common is computed once. Off -> every pass computes its prompt; for finding faults.
     has_reuse: bool = True
-    # Silence for so long ends a sequence; if nobody else heard anything either, the executor counts as dead.
-    # Lower -> a slow moment is taken for death; higher -> listeners wait longer before a dead one is restarted.
+    # See backend.Limits.
     first_token_timeout_s: float = 20.0
     token_timeout_s: float = 10.0
 

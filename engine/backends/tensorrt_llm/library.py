@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
+from voicegate.engine.backends.legged.executor import Made
+from voicegate.engine.backends.legged.legs import Leg
 from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
-from voicegate.engine.backends.tensorrt_llm.legs import Leg
 from voicegate.engine.interface import EngineError
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
@@ -76,8 +77,30 @@ class LlmApi(Protocol):
     RequestError: type[Exception]
 
 
-class Library:
-    """One executor on the GPU. `submit` and what it returns belong to one event loop's thread."""
+class LegRequest:
+    """Implements executor.Request."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+
+    def abort(self) -> bool:
+        self._result.abort()
+        return True  # its last response follows
+
+    async def __aiter__(self) -> AsyncIterator[Made]:
+        async for response in self._result:
+            output = response.outputs[0]
+            ids = tuple(output.token_ids_diff)  # once a turn: it is what came since it was last asked for
+            if response.finished:
+                yield Made(ids, output.finish_reason or "without a reason", response.cached_tokens or 0)
+            else:
+                yield Made(ids)
+
+
+class TensorrtLlmLibrary:
+    """Implements executor.Library: one executor on the GPU."""
+
+    name = "TensorRT-LLM"
 
     def __init__(
         self,
@@ -97,11 +120,10 @@ class Library:
         self._sampling = sampling
         self._vocabulary = vocabulary
 
-    def submit(self, leg: Leg) -> Result:
-        """Raises `refusals`; anything else means that the executor is gone."""
-        return self._llm.generate_async(
-            list(leg.prompt_ids), sampling_params=self._sampling_params(leg), streaming=True
-        )
+    def submit(self, leg: Leg) -> LegRequest:
+        sampling_params = self._sampling_params(leg)
+        result = self._llm.generate_async(list(leg.prompt_ids), sampling_params=sampling_params, streaming=True)
+        return LegRequest(result)
 
     def shutdown(self) -> None:
         self._llm.shutdown()
@@ -136,7 +158,7 @@ class Library:
 
 def open_library(
     settings: TensorrtLlmConfig, config: LlmConfig, sampling: SamplingConfig, vocabulary: MergedVocabulary
-) -> Library:
+) -> TensorrtLlmLibrary:
     """Import the package and load the checkpoint. Raises EngineError where that does not go, with the remedy."""
     if settings.has_worker_process:
         os.environ.pop(SINGLE_PROCESS, None)
@@ -171,4 +193,4 @@ def open_library(
         )
     except Exception as error:
         raise EngineError(f"TensorRT-LLM cannot load {settings.checkpoint_dir}: {error}") from error
-    return Library(package, llm, (llmapi.RequestError, ValueError), settings, config, sampling, vocabulary)
+    return TensorrtLlmLibrary(package, llm, (llmapi.RequestError, ValueError), settings, config, sampling, vocabulary)

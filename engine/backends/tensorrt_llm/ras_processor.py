@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from tensorrt_llm.sampling_params import LogitsProcessor
 
-from voicegate.engine.backends.tensorrt_llm.legs import Leg
+from voicegate.engine.backends.legged.legs import Leg
 from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 

@@ -7,7 +7,7 @@ import torch
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tensorrt_llm.standin import Behaviour, Standin
-from voicegate.engine.backends.tensorrt_llm.backend import TensorrtLlm
+from voicegate.engine.backends.legged.backend import LeggedLlm
 from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.backends.tensorrt_llm.library import open_library
 from voicegate.engine.llm.backend import LlmBackend
@@ -33,7 +33,7 @@ def tensorrt_llm_of(runner: LlmRunner) -> LlmBackend:
     """Where the stand-in is installed. With as many slots as the runner, whose work it does."""
     settings = TensorrtLlmConfig(Path("merged"), num_slots=runner.num_free_slots, max_positions=1024)
     library = open_library(settings, _MODEL.llm, _MODEL.sampling, _VOCABULARY)
-    return TensorrtLlm(_MODEL.llm, _VOCABULARY, library, settings)
+    return LeggedLlm(_MODEL.llm, _VOCABULARY, library, settings)
 
 
 def failing_tensorrt_llm_of(standin: Standin, runner: LlmRunner) -> LlmBackend:

@@ -124,7 +124,7 @@ def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.Monkey
     monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.check_requirements", lambda _: "1.2.1")
     found = check_llm_addition(config)
     assert (found.level, "config.json cannot be read" in found.text) == (Level.FAIL, True)
-    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.read_vocabulary", lambda *_: None)
+    monkeypatch.setattr("voicegate.engine.backends.legged.merged.read_vocabulary", lambda *_: None)
     assert check_llm_addition(config) == Finding(Level.OK, "tensorrt", f"1.2.1, {tmp_path}")
     assert "tensorrt" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
     assert "tensorrt" in {finding.subject for finding in doctor.examine(config)}
@@ -142,7 +142,7 @@ def test_what_a_start_with_tensorrt_llm_would_refuse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.check_requirements", lambda _: "1.2.1")
-    monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.read_vocabulary", lambda *_: None)
+    monkeypatch.setattr("voicegate.engine.backends.legged.merged.read_vocabulary", lambda *_: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)

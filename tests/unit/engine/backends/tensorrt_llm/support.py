@@ -10,7 +10,7 @@ import torch
 
 from tests.support.tensorrt_llm.standin import Behaviour, Llm, Standin, installed
 from tests.unit.engine.llm.support import small_llm_config, small_state_dict
-from voicegate.engine.backends.tensorrt_llm.backend import TensorrtLlm
+from voicegate.engine.backends.legged.backend import LeggedLlm
 from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.backends.tensorrt_llm.library import open_library
 from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
@@ -44,7 +44,7 @@ class SmallModel:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    backend: TensorrtLlm
+    backend: LeggedLlm
     standin: Standin
 
     @property
@@ -57,5 +57,5 @@ def running(behaviour: Behaviour | None = None, *, num_slots: int = 3, **setting
     chosen = TensorrtLlmConfig(Path("merged"), num_slots=num_slots, max_positions=MAX_POSITIONS, **settings)
     with installed(behaviour or Behaviour(SmallModel())) as standin:
         library = open_library(chosen, CONFIG, SamplingConfig(), VOCABULARY)
-        with closing(TensorrtLlm(CONFIG, VOCABULARY, library, chosen)) as backend:
+        with closing(LeggedLlm(CONFIG, VOCABULARY, library, chosen)) as backend:
             yield Running(backend, standin)

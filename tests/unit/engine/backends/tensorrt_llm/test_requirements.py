@@ -9,7 +9,7 @@ import torch
 
 from tests.support.tensorrt_llm import contract
 from tests.unit.engine.backends.tensorrt_llm.support import CONFIG, VOCABULARY
-from voicegate.engine.backends.tensorrt_llm.checkpoint import read_vocabulary
+from voicegate.engine.backends.legged.merged import read_vocabulary
 from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.backends.tensorrt_llm.library import open_library
 from voicegate.engine.backends.tensorrt_llm.requirements import SERIES, check_requirements

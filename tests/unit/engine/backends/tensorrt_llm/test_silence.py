@@ -12,7 +12,7 @@ import pytest
 from tests.support.tensorrt_llm.standin import Behaviour
 from tests.unit.engine.backends.tensorrt_llm.support import Running, SmallModel, running
 from tests.unit.engine.backends.tensorrt_llm.test_backend import outputs, request, until_end
-from voicegate.engine.backends.tensorrt_llm import executor
+from voicegate.engine.backends.legged import executor
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.llm.backend import LlmDied, SequenceOutput
 

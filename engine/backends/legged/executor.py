@@ -1,19 +1,18 @@
-"""TensorRT-LLM's asyncio world in a thread of its own: legs go in, news of them comes out. Knows no sequences.
+"""A package's asyncio world in a thread of its own: legs go in, news of them comes out. Knows no sequences.
 
-Its requests have to be made, and listened to, on one event loop. Its executor can die without a word (docs/adr/0015):
-so every leg's silence is timed here.
+The package's requests have to be made, and listened to, on one event loop. Its executor can die without a word
+(docs/adr/0015), so every leg's silence is timed here.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from voicegate.engine.backends.tensorrt_llm.legs import Leg, LegNews
-from voicegate.engine.backends.tensorrt_llm.library import Library, Result
+from voicegate.engine.backends.legged.legs import Leg, LegNews
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import LlmDied
 
@@ -34,10 +33,44 @@ _SHUTDOWN_PATIENCE_S: Final = 20.0
 _LOOP_PATIENCE_S: Final = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One response of a package. The last of a request has a `finish_reason`, as LegNews."""
+
+    ids: tuple[int, ...] = ()
+    finish_reason: str | None = None
+    num_cached_tokens: int = 0  # of the prompt; known with the last one
+
+
+class Request(Protocol):
+    """A leg in a package's hands. Only on the loop that asked for it."""
+
+    def abort(self) -> bool:
+        """Whether it is to be listened to until its last response; else listening to it may end at once."""
+
+    def __aiter__(self) -> AsyncIterator[Made]: ...
+
+
+class Library(Protocol):
+    """All that is asked of a package."""
+
+    @property
+    def name(self) -> str:
+        """For messages and logs."""
+
+    @property
+    def refusals(self) -> tuple[type[Exception], ...]:
+        """What `submit` and a request raise for that request alone; anything else means that the executor is gone."""
+
+    def submit(self, leg: Leg) -> Request: ...
+
+    def shutdown(self) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class _Running:
     leg_id: int
-    result: Result
+    request: Request
     heard_s: float  # or when it was begun
     timeout_s: float
     fruitless_round: int  # in which it was begun
@@ -65,7 +98,7 @@ class LegExecutor:
         self._fruitless_round = 0  # grows with each leg that was begun in it and refused
         self._watch: asyncio.TimerHandle | None = None
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="tensorrt-llm", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self._library.name, daemon=True)
         self._thread.start()
 
     # --- the caller's side ------------------------------------------------------------------------------------
@@ -100,15 +133,15 @@ class LegExecutor:
             self._is_closed = True
             self._changed.notify_all()
         # The loop ends last: the package still calls it.
-        closer = threading.Thread(target=self._library.shutdown, name="tensorrt-llm-shutdown", daemon=True)
+        closer = threading.Thread(target=self._library.shutdown, name=f"{self._library.name} shutdown", daemon=True)
         closer.start()
         closer.join(_SHUTDOWN_PATIENCE_S)
         if closer.is_alive():
-            log.error("tensorrt_llm_does_not_shut_down", waited_s=_SHUTDOWN_PATIENCE_S)
+            log.error("llm_executor_does_not_shut_down", backend=self._library.name, waited_s=_SHUTDOWN_PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_LOOP_PATIENCE_S)
         if self._thread.is_alive():
-            log.error("tensorrt_llm_call_does_not_return", waited_s=_LOOP_PATIENCE_S)
+            log.error("llm_executor_call_does_not_return", backend=self._library.name, waited_s=_LOOP_PATIENCE_S)
 
     def _call(self, function: Callable[[], None]) -> None:
         if not self._is_closed:
@@ -131,14 +164,14 @@ class LegExecutor:
         if self._death is not None or self._is_closed:
             return
         try:
-            result = self._library.submit(leg)
+            request = self._library.submit(leg)
         except self._library.refusals as error:
             self._refused(leg_id, error, self._fruitless_round)
             return
         except Exception as error:  # noqa: BLE001 - told to whoever polls
             self._die(error)
             return
-        running = _Running(leg_id, result, self._loop.time(), self._first_timeout_s, self._fruitless_round)
+        running = _Running(leg_id, request, self._loop.time(), self._first_timeout_s, self._fruitless_round)
         self._running[leg_id] = running
         running.task = self._loop.create_task(self._listen(running))
         self._watch_until(running.heard_s + running.timeout_s)
@@ -147,14 +180,15 @@ class LegExecutor:
         running = self._running.get(leg_id)
         if running is not None and not running.is_aborted:
             running.is_aborted = True
-            running.result.abort()  # its last response follows; until then it is listened to
+            if not running.request.abort():
+                self._drop(running)
 
     async def _listen(self, running: _Running) -> None:
         try:
-            async for response in running.result:
+            async for made in running.request:
                 self._heard(running)
-                self._tell_of(running, response)
-                if response.finished:
+                self._tell_of(running, made)
+                if made.finish_reason is not None:
                     return
             self._tell(LegNews(running.leg_id, error="the LLM's executor ended this sequence without a last response"))
         except self._library.refusals as error:
@@ -165,7 +199,7 @@ class LegExecutor:
             self._running.pop(running.leg_id, None)
 
     def _refused(self, leg_id: int, error: Exception, fruitless_round: int) -> None:
-        log.warning("tensorrt_llm_refused", error=str(error))
+        log.warning("llm_executor_refused", backend=self._library.name, error=str(error))
         # One step that fails is the end of all legs in it; that is one round.
         self._fruitless_round += fruitless_round == self._fruitless_round
         if self._fruitless_round >= _FRUITLESS_ROUNDS:
@@ -179,17 +213,13 @@ class LegExecutor:
             running.has_begun, running.timeout_s = True, self._timeout_s
             self._watch_until(running.heard_s + running.timeout_s)
 
-    def _tell_of(self, running: _Running, response: Result) -> None:
-        output = response.outputs[0]
-        ids = tuple(output.token_ids_diff)  # once a turn: it is what came since it was last asked for
-        is_last = response.finished
-        if ids:
+    def _tell_of(self, running: _Running, made: Made) -> None:
+        if made.ids:
             self._fruitless_round = 0
-        if running.is_aborted or not (ids or is_last):
+        if running.is_aborted or not (made.ids or made.finish_reason is not None):
             return
-        finish_reason = (output.finish_reason or "without a reason") if is_last else None
-        num_cached = response.cached_tokens or 0 if is_last else 0
-        self._tell(LegNews(running.leg_id, ids, finish_reason, num_cached_tokens=num_cached))
+        news = LegNews(running.leg_id, made.ids, made.finish_reason, num_cached_tokens=made.num_cached_tokens)
+        self._tell(news)
 
     def _tell(self, news: LegNews) -> None:
         with self._changed:
@@ -202,9 +232,10 @@ class LegExecutor:
     def _die(self, error: Exception | str) -> None:
         if self._death is not None or self._is_closed:
             return
-        log.error("tensorrt_llm_died", error=str(error), exc_info=error if isinstance(error, Exception) else None)
+        exc_info = error if isinstance(error, Exception) else None
+        log.error("llm_executor_died", backend=self._library.name, error=str(error), exc_info=exc_info)
         with self._changed:
-            self._death = f"TensorRT-LLM: {error}"
+            self._death = f"{self._library.name}: {error}"
             self._changed.notify_all()
         for running in list(self._running.values()):
             self._drop(running)
@@ -242,11 +273,11 @@ class LegExecutor:
     def _time_out(self, running: _Running, now_s: float) -> None:
         is_quiet = now_s - self._heard_s >= running.timeout_s * _QUIET_SHARE
         if running.is_aborted:
-            log.warning("tensorrt_llm_abort_unanswered", leg=running.leg_id)
+            log.warning("llm_executor_abort_unanswered", backend=self._library.name, leg=running.leg_id)
         elif is_quiet:
             self._die(f"nothing has come of it for {running.timeout_s:g} s, of any sequence")
             return
         else:
             self._tell(LegNews(running.leg_id, error=f"the LLM made no token for {running.timeout_s:g} s"))
-            running.result.abort()
+            running.request.abort()
         self._drop(running)

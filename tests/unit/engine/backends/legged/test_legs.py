@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.engine.backends.tensorrt_llm.support import CONFIG, VOCABULARY
-from voicegate.engine.backends.tensorrt_llm.legs import Leg, LeggedSequence, LegNews
+from voicegate.engine.backends.legged.legs import Leg, LeggedSequence, LegNews
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.sequence import Growing, make_sequence

@@ -1,18 +1,15 @@
-"""TensorRT-LLM behind the LLM's seam: it schedules itself, in threads or a process of its own. See docs/adr/0015.
+"""A package that schedules itself behind the LLM's seam, in threads or a process of its own. See docs/adr/0015.
 
-Not executed where this was written: its calls are checked against NVIDIA's published signatures
-(tests/unit/engine/backends/tensorrt_llm/), its orders against a stand-in built from them.
+TensorRT-LLM and vLLM are two: each has its own `Library`, and all else is alike.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
-from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
-from voicegate.engine.backends.tensorrt_llm.executor import LegExecutor
-from voicegate.engine.backends.tensorrt_llm.legs import LeggedSequence, LegNews
-from voicegate.engine.backends.tensorrt_llm.library import Library
+from voicegate.engine.backends.legged.executor import LegExecutor, Library
+from voicegate.engine.backends.legged.legs import LeggedSequence, LegNews
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import (
     InvalidRequest,
@@ -37,16 +34,36 @@ class _Alive:
     leg_id: int | None = None  # the one that is running
 
 
-class TensorrtLlm:
+class Limits(Protocol):
+    """A package's settings, as far as its legs go by them."""
+
+    @property
+    def num_slots(self) -> int: ...
+
+    @property
+    def max_positions(self) -> int:
+        """Of a slot: prompt, text and speech."""
+
+    @property
+    def first_token_timeout_s(self) -> float:
+        """Silence for so long ends a sequence; if nobody else heard anything either, the executor counts as dead.
+
+        Lower -> a slow moment is taken for death; higher -> listeners wait longer before a dead one is restarted.
+        """
+
+    @property
+    def token_timeout_s(self) -> float:
+        """The same behind its first token."""
+
+
+class LeggedLlm:
     """See LlmBackend. All that a sequence is lives on the caller's thread; beside it run requests alone."""
 
     # Its kernels' results depend on the batch, and its text is taken whole.
     traits = LlmTraits(takes_streamed_text=False, is_reproducible=False)
     takes_step = False
 
-    def __init__(
-        self, config: LlmConfig, vocabulary: MergedVocabulary, library: Library, settings: TensorrtLlmConfig
-    ) -> None:
+    def __init__(self, config: LlmConfig, vocabulary: MergedVocabulary, library: Library, settings: Limits) -> None:
         """Takes the library over, and shuts it down in the end."""
         # All from the start: who reads them in another thread must not see their number change.
         self.counters = dict.fromkeys(_COUNTERS, 0.0)
@@ -59,6 +76,7 @@ class TensorrtLlm:
         self._by_leg: dict[int, _Alive] = {}
         self._leg_ids = count()
         self._ready: list[SequenceOutput] = []  # of what ended without the executor
+        self._name = library.name
         self._executor = LegExecutor(
             library,
             first_token_timeout_s=settings.first_token_timeout_s,
@@ -80,7 +98,7 @@ class TensorrtLlm:
             raise InvalidRequest(f"sequence {request.sequence_id} is alive already")
         sequence = make_sequence(self._config, request, BistreamPolicy.ROBUST)
         if isinstance(sequence, Bistream):
-            raise InvalidRequest("TensorRT-LLM takes no streamed text")
+            raise InvalidRequest(f"{self._name} takes no streamed text")
         self._check_merged((*request.prompt.text_ids, *request.text_ids))
         if not self.num_free_slots:
             raise NoFreeSlot(f"all {self._settings.num_slots} LLM slots are taken")
