@@ -22,9 +22,8 @@ from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.voice import Voice
 
 _NUM_EULER_STEPS: Final = 10
-_LOOK_RIGHT_FRAMES: Final = 4
 _SPEAKER_DIM: Final = 192
-_TOKEN_SCALE: Final = 2.0**15  # a sample is below 1
+TOKEN_SCALE: Final = 2.0**15  # a sample is below 1
 
 
 class HollowSolve:
@@ -41,7 +40,7 @@ class HollowSolve:
         for tokens, span in zip(self._tokens, wanted, strict=True):
             if span is not None:
                 of_tokens = torch.tensor(tokens[: chunking.TOKENS_PER_BLOCK]).repeat_interleave(units.FRAMES_PER_TOKEN)
-                mels.append((of_tokens[span] / _TOKEN_SCALE).expand(units.NUM_MELS, -1))
+                mels.append((of_tokens[span] / TOKEN_SCALE).expand(units.NUM_MELS, -1))
         return mels
 
     def release(self) -> None:
@@ -72,12 +71,11 @@ class HollowSolver:
 
 
 class HollowRenderer:
-    """Four frames are looked ahead at."""
-
     name = "hollow"
     graphs = NOTHING_TO_CAPTURE
 
-    def __init__(self, costs: Costs) -> None:
+    def __init__(self, costs: Costs, look_right_frames: int) -> None:
+        self._look_right_frames = look_right_frames
         self._held: dict[int, torch.Tensor] = {}
         self._costs = costs
 
@@ -90,7 +88,7 @@ class HollowRenderer:
 
     def _render(self, job: VocoderJob, slot: int) -> torch.Tensor:
         known = torch.cat((self._held[slot], job.mel[0]))
-        num_final = len(known) if job.is_final else max(len(known) - _LOOK_RIGHT_FRAMES, 0)
+        num_final = len(known) if job.is_final else max(len(known) - self._look_right_frames, 0)
         self._held[slot] = known[num_final:]
         job.stream.is_ended = job.is_final
         return known[:num_final].repeat_interleave(units.SAMPLES_PER_FRAME)
@@ -120,9 +118,9 @@ def hollow_flow(
     return FlowRunner(model, pool, solver, max_streams=max_streams, first_blocks=first_blocks)
 
 
-def hollow_vocoder(*, max_streams: int, costs: Costs = NO_COSTS) -> VocoderRunner:
-    model: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=_LOOK_RIGHT_FRAMES, takes_any_cut=True)
-    return VocoderRunner(model, HollowRenderer(costs), max_streams=max_streams)
+def hollow_vocoder(*, max_streams: int, look_right_frames: int = 4, costs: Costs = NO_COSTS) -> VocoderRunner:
+    model: Any = SimpleNamespace(check_length=lambda _: None, held_back_frames=look_right_frames, takes_any_cut=True)
+    return VocoderRunner(model, HollowRenderer(costs, look_right_frames), max_streams=max_streams)
 
 
 def hollow_voice(name: str, *, prompt_text: str, transcript: str, num_tokens: int, pace: VoicePace | None) -> Voice:

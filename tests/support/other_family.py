@@ -1,18 +1,18 @@
-"""A second family of token2wav, as small as one can be, unlike the first in all that the engine must not rely on.
+"""A second family of token2wav that computes nothing, unlike the first in all that the engine must not rely on.
 
-Encoder: recurrent, a state for each stream; 2 tokens of lookahead. Flow: chunks of 4, 8, then 16 tokens, counted from
-the first generated one; a chunk sees itself and all before it; 3 Euler steps; memory in blocks of 10 frames, so that a
-chunk takes several. Vocoder: a sine whose phase goes on, glided between neighbouring frames, so one frame is held back.
+Flow: 2 tokens of lookahead; chunks of 4, 8, then 16 tokens, counted from the first generated one; 3 Euler steps; memory
+in blocks of 10 frames, so that a chunk takes several. Vocoder: one frame is held back. Frames tell their tokens.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, repeat
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
-from tests.support.tiny_engine import CONFIG, tiny_stages
+from tests.support.hollow_stages import hollow, hollow_runner
+from tests.support.tiny_engine import CONFIG
+from voicegate.bench.standins.token2wav import TOKEN_SCALE, hollow_vocoder
 from voicegate.engine import units
 from voicegate.engine.core.stages import Stages, VoiceRoom
 from voicegate.engine.core.voice_shelf import ready_voice
@@ -24,32 +24,11 @@ from voicegate.engine.flow.backend import (
     rendered_whole,
 )
 from voicegate.engine.flow.batch_size import BatchSize
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
-from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.vocoder.backend import VocoderJob, VocoderStream, VocoderStreamsExhausted
 
 LOOKAHEAD_TOKENS = 2
 CHUNK_TOKENS = (4, 8, 16)  # and 16 ever after
 BLOCK_FRAMES = 10
 NUM_STEPS = 3
-_CHANNELS = 8
-_DECAY = 0.9
-_AHEAD = (1.0, 0.5, 0.25)  # of a token and of those behind it
-
-_generator = torch.Generator().manual_seed(0)
-_EMBEDDING = torch.randn(7000, _CHANNELS, generator=_generator, dtype=torch.float64)
-_NOISE = torch.randn(2000, _CHANNELS, generator=_generator, dtype=torch.float64)
-_TO_MEL = torch.randn(_CHANNELS, units.NUM_MELS, generator=_generator, dtype=torch.float64)
-
-
-def _inputs(tokens: Sequence[int]) -> torch.Tensor:
-    """[n, channels] of the encoder for n tokens and the lookahead behind them, zeros where there is none: [n + 2]."""
-    embedded = F.pad(_EMBEDDING[torch.tensor(tokens, dtype=torch.int64)], (0, 0, 0, LOOKAHEAD_TOKENS))
-    num_tokens = len(embedded) - LOOKAHEAD_TOKENS
-    return sum(
-        (weight * embedded[ahead : ahead + num_tokens] for ahead, weight in enumerate(_AHEAD)),
-        start=torch.zeros(num_tokens, _CHANNELS, dtype=torch.float64),
-    )
 
 
 def _chunk_ends() -> Iterable[int]:
@@ -61,30 +40,13 @@ def _num_blocks(num_frames: int) -> int:
     return -(-num_frames // BLOCK_FRAMES)
 
 
-@dataclass(slots=True)
-class Context:
-    """State that a stream carries from chunk to chunk, and that a prompt leaves to streams after it."""
-
-    encoder: torch.Tensor = field(default_factory=lambda: torch.zeros(_CHANNELS, dtype=torch.float64))
-    sum_of_mu: torch.Tensor = field(default_factory=lambda: torch.zeros(_CHANNELS, dtype=torch.float64))
-    num_frames: int = 0  # from the prompt's first
-
-    def encode(self, inputs: torch.Tensor) -> torch.Tensor:
-        """[n, channels] -> mu [2n, channels]; moves the encoder on."""
-        mu = []
-        for each in inputs:
-            self.encoder = _DECAY * self.encoder + each
-            mu += [self.encoder, 0.9 * self.encoder]
-        return torch.stack(mu) if mu else torch.zeros(0, _CHANNELS, dtype=torch.float64)
-
-    def take(self, mu: torch.Tensor) -> None:
-        self.sum_of_mu = self.sum_of_mu + mu.sum(dim=0)
-        self.num_frames += len(mu)
+def frames_of(tokens: Sequence[int]) -> torch.Tensor:
+    """Levels of the frames of these tokens."""
+    return torch.tensor(tokens).repeat_interleave(units.FRAMES_PER_TOKEN) / TOKEN_SCALE
 
 
 @dataclass(slots=True)
 class OtherPrompt:
-    context: Context
     num_blocks: int
     first_block_tokens: int = CHUNK_TOKENS[0]
     second_block_tokens: int = CHUNK_TOKENS[1]
@@ -92,9 +54,8 @@ class OtherPrompt:
 
 
 class OtherStream:
-    def __init__(self, prompt: OtherPrompt) -> None:
+    def __init__(self) -> None:
         self.tokens: list[int] = []
-        self.context = replace(prompt.context)
         self.num_own_blocks = 0
         self.is_in_batch = False
         self.is_closed = False
@@ -136,43 +97,35 @@ class OtherStream:
         num_done_frames = units.FRAMES_PER_TOKEN * self._num_done
         return _num_blocks(num_done_frames + self.next_num_frames) - self.num_own_blocks
 
-    def encode_next(self) -> torch.Tensor:
-        """mu [n, channels] of the next chunk; moves the encoder on, and the chunk behind it."""
+    def next_chunk(self) -> list[int]:
+        """Its tokens; the chunk behind it is the next one then."""
         end = min(self._end, len(self.tokens))
-        inputs = _inputs(self.tokens[self._num_done : end + LOOKAHEAD_TOKENS])[: end - self._num_done]
+        chunk = self.tokens[self._num_done : end]
         self._num_done, self._end = end, next(self._ends)
-        return self.context.encode(inputs)
+        return chunk
 
 
 class OtherBatch:
-    """Chunks of different lengths, padded to the longest."""
+    """Chunks of different lengths."""
 
     def __init__(self, streams: Sequence[OtherStream]) -> None:
         self.streams: list[OtherStream | None] = [*streams]
-        mus = [stream.encode_next() for stream in streams]
-        self._lengths = [len(mu) for mu in mus]
-        self._mu = torch.nn.utils.rnn.pad_sequence(mus, batch_first=True)
-        first_frames = [stream.context.num_frames for stream in streams]
-        self._x = torch.stack([_NOISE[first : first + self._mu.shape[1]] for first in first_frames])
-        for stream, mu in zip(streams, mus, strict=True):
-            stream.context.take(mu)
-            stream.is_in_batch = True
-        means = torch.stack([stream.context.sum_of_mu / stream.context.num_frames for stream in streams])
-        self._goal = torch.tanh(self._mu + means[:, None])
+        self._chunks = [stream.next_chunk() for stream in streams]
         self._num_steps = 0
+        for stream in streams:
+            stream.is_in_batch = True
 
     def advance(self) -> bool:
-        self._x = self._x + (self._goal - self._x) / (self._num_steps + 2)
         self._num_steps += 1
         return self._num_steps == NUM_STEPS
 
     def result(self) -> list[torch.Tensor]:
         assert self._num_steps == NUM_STEPS
         mels = []
-        for stream, x, length in zip(self.streams, self._x, self._lengths, strict=True):
+        for stream, chunk in zip(self.streams, self._chunks, strict=True):
             if stream is not None:
                 stream.is_in_batch = False
-                mels.append((x[:length] @ _TO_MEL).T.float())
+                mels.append(frames_of(chunk).expand(units.NUM_MELS, -1))
         return mels
 
 
@@ -184,17 +137,14 @@ class OtherPromptRendering:
 
     def __init__(self, flow: "OtherFlow", prompt: FlowPrompt) -> None:
         self._flow = flow
-        self._prompt = prompt
         self._num_blocks = flow.num_prompt_blocks(len(prompt.speech_ids))
-        self._context = Context()
 
     def advance(self) -> bool:
-        self._context.take(self._context.encode(_inputs(self._prompt.speech_ids.tolist())))
         return True
 
     def result(self) -> OtherPrompt:
         num_blocks, self._num_blocks = self._num_blocks, 0
-        return OtherPrompt(self._context, num_blocks)
+        return OtherPrompt(num_blocks)
 
     def close(self) -> None:
         self._flow.num_free_blocks += self._num_blocks
@@ -244,7 +194,7 @@ class OtherFlow:
         assert not prompt.is_released
         if self.num_open == self._max_streams:
             raise StreamsExhausted(f"all {self._max_streams} streams are open")
-        self.opened.append(OtherStream(prompt))
+        self.opened.append(OtherStream())
         return self.opened[-1]
 
     def close(self, stream: OtherStream) -> None:
@@ -278,97 +228,22 @@ class _Voice:
     phase: float = 0.0
 
 
-class OtherVocoder:
-    """A VocoderBackend."""
-
-    graphs: Capturable = NOTHING_TO_CAPTURE
-    held_back_frames = 1
-    takes_any_cut = True
-
-    def __init__(self, *, max_streams: int) -> None:
-        self._free = list(range(max_streams))
-        self._voices = [_Voice() for _ in range(max_streams)]
-
-    def open(self) -> VocoderStream:
-        if not self._free:
-            raise VocoderStreamsExhausted("all streams are open")
-        slot = self._free.pop()
-        self._voices[slot] = _Voice()
-        return VocoderStream(slot)
-
-    def close(self, stream: VocoderStream) -> None:
-        if stream.slot is not None:
-            self._free.append(stream.slot)
-            stream.slot = None
-
-    def run(self, jobs: Sequence[VocoderJob]) -> list[torch.Tensor]:
-        return [self._render(self._voices[job.stream.slot or 0], job) for job in jobs]
-
-    def _render(self, voice: _Voice, job: VocoderJob) -> torch.Tensor:
-        held = [] if voice.level is None else [voice.level]
-        levels = [*held, *job.mel.double().mean(dim=0).tolist()]
-        if job.is_final and levels:
-            levels.append(levels[-1])
-        voice.level = levels[-1] if levels else None
-        samples, voice.phase = _sing(levels, voice.phase)
-        return samples
-
-
-def _sing(levels: Sequence[float], phase: float) -> tuple[torch.Tensor, float]:
-    """Samples from the first level to the last, and the phase behind them."""
-    known = torch.tensor(levels, dtype=torch.float64)
-    if len(known) < 2:
-        return torch.zeros(0), phase
-    steps = torch.arange(units.SAMPLES_PER_FRAME, dtype=torch.float64) / units.SAMPLES_PER_FRAME
-    glided = known[:-1, None] + (known[1:] - known[:-1])[:, None] * steps
-    phases = phase + torch.cumsum((220.0 + 40.0 * glided.flatten()) / units.SAMPLE_RATE_HZ, dim=0)
-    return (0.1 * torch.sin(2 * torch.pi * phases)).float(), float(phases[-1]) % 1.0
-
-
-def render_offline(prompt_ids: Sequence[int], tokens: Sequence[int]) -> torch.Tensor:
-    """All samples at once, by formula: no state is carried anywhere."""
-    inputs = torch.cat((_inputs(prompt_ids), _inputs(tokens)))
-    ages = torch.arange(len(inputs))[:, None] - torch.arange(len(inputs))
-    weights = torch.where(ages >= 0, _DECAY ** ages.clamp(min=0).double(), 0.0)
-    states = weights @ inputs
-    mu = torch.stack((states, 0.9 * states), dim=1).flatten(0, 1)
-    start, levels = 2 * len(prompt_ids), []
-    for end in _chunk_ends():
-        stop = 2 * (len(prompt_ids) + min(end, len(tokens)))
-        goal = torch.tanh(mu[start:stop] + mu[:stop].mean(dim=0))
-        x = _NOISE[start:stop]
-        for step in range(NUM_STEPS):
-            x = x + (goal - x) / (step + 2)
-        levels += (x @ _TO_MEL).float().double().mean(dim=1).tolist()
-        if end >= len(tokens):
-            break
-        start = stop
-    return _sing([*levels, levels[-1]], 0.0)[0]
-
-
 def other_stages(*, num_blocks: int = 400) -> Stages:
-    """The tiny LLM, whose prompts have no instruction here, and the other family behind it."""
-    tiny = tiny_stages()
-    llm_config = replace(tiny.model.llm, end_of_prompt_id=None)
-    model = replace(tiny.model, name="other", llm=llm_config, instruct_prefix="", supports_instruct=False)
-    runner = TorchLlmRunner(
-        llm_config,
-        model.sampling,
-        load_state_dict(CONFIG.model_dir / "llm.safetensors"),
-        num_slots=CONFIG.max_active_clauses,
-        max_positions=1024,
-    )
-    flow = OtherFlow(num_blocks=num_blocks, max_streams=CONFIG.max_active_clauses)
+    """The hollow LLM, whose prompts have no instruction here, and the other family behind it."""
+    made, num_slots = hollow().stages, CONFIG.max_active_clauses
+    llm_config = replace(made.model.llm, end_of_prompt_id=None)
+    model = replace(made.model, name="other", llm=llm_config, instruct_prefix="", supports_instruct=False)
+    flow = OtherFlow(num_blocks=num_blocks, max_streams=num_slots)
     voices = {
-        name: ready_voice(replace(ready.voice, prompt_text=ready.voice.transcript), model, tiny.tokenizer, flow)
-        for name, ready in tiny.voices.items()
+        name: ready_voice(replace(ready.voice, prompt_text=ready.voice.transcript), model, made.tokenizer, flow)
+        for name, ready in made.voices.items()
     }
-    return Stages(
-        model,
-        tiny.tokenizer,
-        runner,
-        flow,
-        OtherVocoder(max_streams=CONFIG.max_active_clauses),
-        voices,
+    return replace(
+        made,
+        model=model,
+        llm=hollow_runner(num_slots=num_slots),
+        flow=flow,
+        vocoder=hollow_vocoder(max_streams=num_slots, look_right_frames=1),
+        voices=voices,
         voice_room=VoiceRoom((250, 250)),
     )

@@ -1,11 +1,11 @@
-"""The loop over another family of token2wav: an encoder with a state per stream, chunks that grow, another vocoder."""
+"""The loop over another family of token2wav: chunks that grow, blocks of another size, another lookahead."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.support.other_family import OtherFlow, other_stages, render_offline
+from tests.support.other_family import OtherFlow, frames_of, other_stages
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from voicegate.engine import units
 from voicegate.engine.core.stages import Stages
@@ -46,15 +46,14 @@ def assert_alike(heard: Heard, other: Heard) -> None:
 
 
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL])
-def test_speech_is_the_offline_computations(stages: Stages, mode: SpeakingMode) -> None:
+def test_speech_is_all_of_its_tokens_in_order(stages: Stages, mode: SpeakingMode) -> None:
     engine = HandDrivenEngine(stages=stages)
     spoken = begin(engine, "u", TEXTS[1], mode=mode)
     engine.run()
     heard = engine.heard[spoken]
     assert isinstance(heard.end, Done)
     (stream,) = flow_of(stages).opened
-    voice = stages.voices["rms"].voice
-    wanted = render_offline(voice.speech_tokens.tolist(), stream.tokens).numpy() * 32767
+    wanted = frames_of(stream.tokens).repeat_interleave(units.SAMPLES_PER_FRAME).numpy() * 32767
     assert len(wanted) == len(stream.tokens) * units.SAMPLES_PER_TOKEN == len(heard.pcm) // 2
     assert abs(samples(heard) - wanted).max() <= 2
 
