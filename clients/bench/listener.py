@@ -7,13 +7,12 @@ from contextlib import suppress
 from typing import Final
 
 from voicegate.clients.bench.dialects.conversation import Chunk, Conversation, ConversationLost, Ended
+from voicegate.clients.bench.dialects.ear import AUDIBLE_PEAK
 from voicegate.clients.bench.plan import Outcome, Reader, Record, Turn, Visit
 
 # A slow reader stops for so long after every so much audio.
 _SLOW_PAUSE_S: Final = 2.0
 _SLOW_EVERY_48K: Final = 96_000
-# -40 dBFS: below it nobody hears that it has begun.
-_AUDIBLE_PEAK: Final = 328
 
 
 class Listener:
@@ -154,6 +153,6 @@ def _silence_48k(chunk: Chunk) -> int | None:
     """Before its first audible sample; None: it has none, or no samples to look at."""
     samples = array.array("h", chunk.pcm)
     for index, sample in enumerate(samples):
-        if abs(sample) > _AUDIBLE_PEAK:
+        if abs(sample) > AUDIBLE_PEAK:
             return index * chunk.num_48k // len(samples)
     return None

@@ -26,7 +26,7 @@ class PcmDecoder:
         self.rate_hz = opened.sample_rate if rate_hz is None else rate_hz
         if self.rate_hz not in (OPUS_RATES_HZ if is_opus else (opened.sample_rate,)):
             raise ValueError(f"audio of {opened.sample_rate} Hz {opened.format.codec} does not come at {rate_hz} Hz")
-        self._opus = _opus_decoder(self.rate_hz) if is_opus else None
+        self._opus = opus_decoder(self.rate_hz) if is_opus else None
         self._skip_bytes = self._bytes_at(opened.pre_skip)
         self._pre_skip_48k = opened.pre_skip
         self._waiting = b""
@@ -76,7 +76,8 @@ def check_opus() -> str:
     return version.decode()
 
 
-def _opus_decoder(rate_hz: int) -> Any:
+def opus_decoder(rate_hz: int) -> Any:
+    """libopus's, for mono. Raises MissingDependency."""
     return _load_opuslib().Decoder(rate_hz, 1)
 
 

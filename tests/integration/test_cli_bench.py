@@ -157,3 +157,11 @@ async def test_an_unknown_scenario_is_a_usage_error(capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit, match="2"):
         await command("--scenarios", "fast:9")
     assert "mixed:N" in capsys.readouterr().err
+
+
+async def test_speech_in_opus_is_heard_too(url: str, tmp_path: Path) -> None:
+    options = ("--duration-s", "0.3", "--num-alone", "2", "-o", str(tmp_path / "out"))
+    assert await command(url, "--scenarios", "alone:whole", *options) == 0
+    row = json.loads((tmp_path / "out" / "bench.json").read_text())["scenarios"]["alone:whole"]
+    assert row["audible_ms"]["num"] == row["first_audio_ms"]["num"]
+    assert row["audible_ms"]["p50"] >= row["first_audio_ms"]["p50"]

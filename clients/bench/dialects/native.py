@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from voicegate.clients.bench.dialects.conversation import Chunk, ConversationLost, Ended, pcm_chunk
+from voicegate.clients.bench.dialects.ear import Ear
 from voicegate.clients.bench.dialects.websocket import Frame, speaking
 from voicegate.clients.bench.plan import Target, Turn
 from voicegate.clients.python.address import stream_url
@@ -35,10 +36,11 @@ class NativePhrases:
         self._num_turns = 0
         self._context = ""
         self._opened: wire.Opened | None = None
+        self._ear = Ear()
 
     def begin(self, turn: Turn) -> Sequence[Frame]:
         self._num_turns += 1
-        self._context, self._opened = f"t{self._num_turns}", None
+        self._context, self._opened, self._ear = f"t{self._num_turns}", None, Ear()
         # Not a wire.Open: a server may have modes that this client does not know.
         message: dict[str, Any] = {"type": "open", "context": self._context, "voice": turn.voice, "mode": turn.mode}
         message["format"] = {"codec": self._codec_name}
@@ -66,7 +68,8 @@ class NativePhrases:
         if self._opened is None or message.handle != self._opened.handle or not message.packets:
             return None
         if self._opened.format.codec == "opus":
-            return Chunk(duration_48k(message.packets, self._opened.format, self._opened.sample_rate))
+            length_48k = duration_48k(message.packets, self._opened.format, self._opened.sample_rate)
+            return Chunk(length_48k, self._ear.hear(message.packets))
         return pcm_chunk(b"".join(message.packets), self._opened.sample_rate)
 
     def _take(self, message: wire.ServerMessage | None) -> Ended | None:
