@@ -10,15 +10,18 @@ import argparse
 import ast
 import copy
 import json
+import os
 import random
+import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
+
+import pytest
 
 from voicegate.bench import environment, results_file
 
@@ -144,20 +147,35 @@ def tried(mutation: Mutation, root: Path, limit_s: int) -> dict[str, Any]:
     path = root / mutation.path
     source = path.read_text()
     path.write_text(mutation.applied(source))
-    options = ["-x", "-v", "-p", "no:cacheprovider", "-m", "not soak"]
-    command = [sys.executable, "-m", "pytest", *options, *tests_of(mutation.path, root)]
+    output = root / "pytest.txt"
     try:
-        run = subprocess.run(
-            ["prlimit", f"--cpu={limit_s}", *command], cwd=root, capture_output=True, text=True, check=False
-        )
+        child = os.fork()  # with torch loaded: a process of its own would take seconds to load it
+        if not child:
+            _test(root, tests_of(mutation.path, root), output, limit_s)
+        _, status = os.waitpid(child, 0)
     finally:
         path.write_text(source)
-    lines = run.stdout.splitlines()
+    lines = output.read_text().splitlines()
     failed = [line.split(" - ")[0].split()[-1] for line in lines if line.startswith(("FAILED ", "ERROR "))]
     if failed:
         return {"caught_by": failed[0]}
     ran = [line.split()[0] for line in lines if "::" in line]
-    return {"caught_by": None, "ran": "all" if run.returncode == 0 else f"until {ran[-1] if ran else 'collection'}"}
+    return {"caught_by": None, "ran": "all" if status == 0 else f"until {ran[-1] if ran else 'collection'}"}
+
+
+def _test(root: Path, tests: Sequence[str], output: Path, limit_s: int) -> NoReturn:
+    """Runs pytest there, on modules that are imported anew, and ends this process."""
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+    with output.open("w") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    os.chdir(root)
+    sys.path[:] = [str(root), *(each for each in sys.path if each not in ("", str(environment.REPOSITORY)))]
+    for name in [name for name in sys.modules if name.split(".")[0] in ("voicegate", "tests", "__main__")]:
+        del sys.modules[name]
+    status = pytest.main(["-x", "-v", "-p", "no:cacheprovider", "-m", "not soak", *tests])
+    sys.stdout.flush()
+    os._exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -170,6 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report: dict[str, Any] = {"environment": environment.describe(), "seed": options.seed, "mutations": {}}
     if options.json is not None and options.json.exists():
         report |= json.loads(options.json.read_text())
+    os.environ["OMP_NUM_THREADS"] = "1"  # as tests/conftest.py has it, which comes too late here
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "tree"
         ignored = shutil.ignore_patterns(".git", ".venv", "node_modules", "build", "dist", ".*_cache", ".hypothesis")

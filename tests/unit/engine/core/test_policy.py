@@ -471,3 +471,47 @@ def test_first_blocks_go_in_one_launch_and_no_launch_takes_long(num_frames: int,
 
 def test_of_nothing_there_is_a_step() -> None:
     assert euler_steps_at_once(0, is_first=False) >= 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.sampled_from([None, 0.0, 9.95, 13.0]),  # its deadline, at 10
+            st.sampled_from(["nothing", "tokens", "prompt", "block", "batch", "dropped"]),
+        ),
+        max_size=12,
+    )
+)
+def test_who_is_kept_as_he_changes_counts_as_one_who_has_just_come(
+    moves: list[tuple[int, float | None, str]],
+) -> None:
+    limits, due, left = Limits(flow_batch=whole(4)), Due(), dict[int, StreamView]()
+    for key, deadline_s, state in moves:
+        if state == "dropped":
+            due.drop(key)
+            left.pop(key, None)
+            continue
+        left[key] = view = StreamView(
+            key=key,
+            waiting_since_s=9.0,
+            deadline_s=deadline_s,
+            max_lead_s=5.0,
+            wants_llm=state in ("tokens", "prompt"),
+            needs_prefill=state == "prompt",
+            block_frames=50 if state == "block" else 0,
+            batch=7 if state == "batch" else None,
+        )
+        due.put(view, urgency(view, 10.0, limits))
+    fresh = Due()
+    for view in left.values():
+        fresh.put(view, urgency(view, 10.0, limits))
+    assert facts(due) == facts(fresh)
+
+
+def facts(due: Due) -> list[object]:
+    sides = [
+        (side.ready, side.num_ready_frames, side.is_calm, side.running, side.first) for side in (due.unheard, due.heard)
+    ]
+    kept = (due.decodes, due.prompts, due.lacking, len(due), due.has_blocks)
+    return [sides, kept, due.is_token_urgent, due.lacks_first_tokens]
