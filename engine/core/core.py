@@ -78,7 +78,14 @@ class EngineCore:
         self._look = Look(config, self._pipeline, self._readings, self._roster, self._guarding)
         self._speaking = Speaking(self._pipeline, self._readings, clock, on_finished=self._forget)
         self._room = Room(
-            config, self._pipeline, self._roster, self._look, self._speaking, self._arrivals, self._guarding
+            config,
+            self._pipeline,
+            self._roster,
+            self._look,
+            self._speaking,
+            self._arrivals,
+            self._guarding,
+            self._voices,
         )
 
     # --- commands: unknown or ended utterances are no-ops (interface.py) --------------------------------------
@@ -400,8 +407,9 @@ class EngineCore:
                 stack.callback(self._pipeline.release, clause)
 
     def _voices_in_use(self) -> list[ReadyVoice]:
-        """Of who has something to say; who has not waits for his voice again, where it goes meanwhile."""
-        return [utterance.voice for utterance in self._roster if utterance.clauses]
+        """Of who has something to say and may; who has not waits for his voice again, where it goes meanwhile."""
+        speaking = (utterance for utterance in self._roster if utterance.clauses)
+        return [utterance.voice for utterance in speaking if not self._room.is_held_back(utterance)]
 
     def _fail_voiceless(self, prompt: VoicePrompt, message: str) -> None:
         for utterance in self._roster:

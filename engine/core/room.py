@@ -1,5 +1,7 @@
 """Room in the models: who is given it, when, and who gives it back where all of it is taken."""
 
+import math
+
 import structlog
 
 from voicegate.engine.config import EngineConfig
@@ -12,6 +14,7 @@ from voicegate.engine.core.policy import Rank
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.speaking import Speaking
 from voicegate.engine.core.utterance import Utterance
+from voicegate.engine.core.voice_shelf import VoiceShelf
 
 log = structlog.get_logger()
 
@@ -28,6 +31,7 @@ class Room:
         speaking: Speaking,
         arrivals: Arrivals,
         guarding: Guard,
+        voices: VoiceShelf,
     ) -> None:
         self._config = config
         self._pipeline = pipeline
@@ -35,6 +39,7 @@ class Room:
         self._look = look
         self._speaking = speaking
         self._arrivals = arrivals
+        self._voices = voices
         self._guarding = guarding
         self._num_releases = 0  # of the pipeline, when room was last given out to whoever waits
         self._refused: Clause | None = None  # the first for which there was none then: others wait behind it
@@ -61,9 +66,13 @@ class Room:
             self._num_releases, self._refused = num_releases, None
         self._look.at_changed(now_s)
         num_voiceless = num_started = 0
+        awaited_since_s = self._awaited_since_s
         for _, utterance, clause, _ in self._roster.waiting(now_s, only_pressing=not is_open):
             if utterance.voice.flow_prompt.rendered is None:  # it is in nobody's way, and nobody's end helps it
                 self._arrivals.bring_back(utterance.voice)
+                num_voiceless += 1
+                continue
+            if self._is_held_back(utterance, awaited_since_s):
                 num_voiceless += 1
                 continue
             with self._guarding(utterance):
@@ -76,6 +85,22 @@ class Room:
                 self._speaking.start(utterance, clause, are_many=are_many)
         self._look.at_changed(now_s)
         self._roster.note_room(self._pipeline.free_share, num_voiceless=num_voiceless)
+
+    def is_held_back(self, utterance: Utterance) -> bool:
+        """Whether it does not begin, because its voice is to go for one that others have waited for for longer."""
+        return self._is_held_back(utterance, self._awaited_since_s)
+
+    def _is_held_back(self, utterance: Utterance, awaited_since_s: float) -> bool:
+        is_later = not utterance.num_started_clauses and utterance.waiting_since_s > awaited_since_s
+        return is_later and self._voices.is_leaving(utterance.voice)
+
+    @property
+    def _awaited_since_s(self) -> float:
+        """Since when anybody has waited for the room of a voice that is leaving; infinite: nobody does."""
+        if not self._voices.is_any_leaving:
+            return math.inf
+        awaiting = (each for each in self._roster if each.clauses and each.voice.flow_prompt.rendered is None)
+        return min((each.waiting_since_s for each in awaiting), default=math.inf)
 
     def make(self, now_s: float) -> None:
         """All of the flow's memory is held by clauses that need more of it to go on: the least urgent makes way."""

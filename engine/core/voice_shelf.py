@@ -79,6 +79,8 @@ class VoiceShelf:
         self._voices = dict(stages.voices)
         self._prepared: dict[int, VoicePrompt] = {}  # of voices that nobody has put up yet, by id
         self._retired: list[VoicePrompt] = []  # of voices taken away that utterances still speak with
+        # Spoken with, and to go for one that waits for their room: later newcomers do not begin with them (room.py).
+        self._leaving: list[VoicePrompt] = []
         self._uses = count()
         for ready in self._voices.values():
             self.note_use(ready)
@@ -100,6 +102,13 @@ class VoiceShelf:
             return None
         prompt, flow_prompt = _prompts_of(voice, self._stages.model, self._stages.tokenizer)
         return prompt, self._stages.flow.begin_prompt(flow_prompt)
+
+    @property
+    def is_any_leaving(self) -> bool:
+        return bool(self._leaving)
+
+    def is_leaving(self, voice: ReadyVoice) -> bool:
+        return any(voice.flow_prompt is prompt for prompt in self._leaving)
 
     def keep(self, ready: ReadyVoice) -> ReadyVoice:
         """It holds its blocks until `put_up` or `discard`."""
@@ -159,16 +168,22 @@ class VoiceShelf:
         num_excess = sum(prompt.num_blocks for prompt in self._prompts()) + num_blocks - self._num_blocks
         num_missing = max(num_excess, num_blocks - flow.num_free_blocks)
         if num_missing <= 0:
+            self._leaving = []
             return True
         in_use = {id(voice.flow_prompt) for voice in self._in_use()}
-        idle = [prompt for prompt in self._known_prompts if id(prompt) not in in_use]
+        by_use = sorted(self._known_prompts, key=lambda each: each.last_use)
+        idle = [prompt for prompt in by_use if id(prompt) not in in_use]
         num_idle = sum(prompt.num_blocks for prompt in idle)
         if num_idle >= num_missing:
-            for prompt in sorted(idle, key=lambda each: each.last_use):
-                if num_missing > 0:
-                    num_missing -= prompt.num_blocks
-                    prompt.give_back(flow)
-        return num_idle >= num_excess
+            for prompt in _first_with(num_missing, idle):
+                prompt.give_back(flow)
+        if num_idle >= num_excess:
+            self._leaving = []
+            return True
+        # Those that were chosen before stay so: else each would come again, and none would ever go.
+        busy = sorted((each for each in by_use if id(each) in in_use), key=lambda each: each not in self._leaving)
+        self._leaving = _first_with(num_excess - num_idle, busy)
+        return False
 
     def _check_room(self, voice: Voice) -> None:
         """The LLM's slots and the flow's memory were made for so much. Raises VoiceRefused."""
@@ -179,3 +194,13 @@ class VoiceShelf:
                 f"the recording is {told} s long and this running engine has room for {longest} s: use a shorter one, "
                 "or add it before the start"
             )
+
+
+def _first_with(num_blocks: int, prompts: Iterable[VoicePrompt]) -> list[VoicePrompt]:
+    """The first of them that hold so many together."""
+    found: list[VoicePrompt] = []
+    for prompt in prompts:
+        if num_blocks > 0 and prompt.num_blocks:
+            found.append(prompt)
+            num_blocks -= prompt.num_blocks
+    return found

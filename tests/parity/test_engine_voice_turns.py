@@ -110,15 +110,30 @@ def test_who_waits_for_a_voice_is_in_nobodys_way(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=for_one(stages))
     wanted = engine.speak("own", TEXTS, voice="slt").pcm
     assert held(engine) == ["slt"]
-    first = begun(engine, "first", "slt")
+    first, second = begun(engine, "first", "slt"), begun(engine, "second", "slt")
     waiting = begun(engine, "waiting", "rms")
-    second = begun(engine, "second", "slt")
     while not (engine.heard[first].end and engine.heard[second].end):
         assert engine.step()
         assert not engine.heard[waiting].events
     assert alike(engine.heard[second].pcm, wanted)
     engine.run()
     assert isinstance(engine.heard[waiting].end, Done)
+
+
+def test_who_waits_for_a_voice_is_heard_though_another_is_spoken_with_all_the_time(stages: Stages) -> None:
+    engine = HandDrivenEngine(stages=for_one(stages))
+    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
+    others = [begun(engine, "first", "slt")]
+    engine.step()
+    waiting = begun(engine, "waiting", "rms")
+    while not engine.heard[waiting].end:
+        if sum(engine.heard[each].end is None for each in others) < 2:
+            others.append(begun(engine, f"other {len(others)}", "slt"))
+        assert len(others) < 10, "it would wait for ever"
+        assert engine.step()
+    engine.run()
+    assert alike(engine.heard[waiting].pcm, wanted["rms"])
+    assert all(alike(engine.heard[each].pcm, wanted["slt"]) for each in others), "after it"
 
 
 def test_a_new_voice_is_refused_while_all_are_spoken_with_and_taken_then(stages: Stages) -> None:

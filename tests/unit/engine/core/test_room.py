@@ -45,7 +45,9 @@ class Desk(Looked):
         self.started: list[Any] = []
         arrivals: Any = SimpleNamespace(bring_back=self.brought_back.append)
         speaking: Any = SimpleNamespace(start=self._start)
-        self.room = Room(CONFIG, self.models, self.roster, self.look, speaking, arrivals, self.guarding)
+        voices: Any = SimpleNamespace(is_any_leaving=False, is_leaving=lambda _: voices.is_any_leaving)
+        self.voices = voices
+        self.room = Room(CONFIG, self.models, self.roster, self.look, speaking, arrivals, self.guarding, voices)
 
     def _start(self, utterance: Any, clause: Clause, *, are_many: bool) -> None:
         self.started.append(utterance)
@@ -167,6 +169,18 @@ def test_who_waits_for_a_voice_is_in_nobodys_way() -> None:
     assert not desk.roster.is_room_short
     voiceless.voice.flow_prompt.rendered = "some blocks"
     assert desk.admitted() == [voiceless]
+
+
+def test_who_comes_after_one_that_waits_for_a_voices_room_does_not_begin_with_that() -> None:
+    desk = Desk(free=3)
+    first, voiceless, later = (desk.arrive(1, since_s=since_s) for since_s in (1.0, 2.0, 3.0))
+    voiceless.voice.flow_prompt.rendered = None
+    desk.voices.is_any_leaving = True
+    assert desk.admitted() == [first]
+    assert not desk.room.is_held_back(first)
+    assert desk.room.is_held_back(later)
+    voiceless.voice.flow_prompt.rendered = "some blocks"
+    assert desk.admitted() == [voiceless, later]
 
 
 def test_who_waits_for_a_voice_has_no_newcomer_refused() -> None:
