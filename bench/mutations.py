@@ -14,8 +14,10 @@ import os
 import random
 import resource
 import shutil
+import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,7 @@ _OF_THE_WHOLE: Final = {
     "engine": ("tests/contract", "tests/unit/bench/test_simulated_gate.py", "tests/parity"),
     "gateway": ("tests/unit/gateway", "tests/integration/test_dialects.py", "tests/integration/test_resume.py"),
 }
+_HANGS_S: Final = 100.0
 _SWAPPED: Final[dict[type[ast.AST], type[ast.AST]]] = {
     one: other
     for pair in (
@@ -152,7 +155,7 @@ def tried(mutation: Mutation, root: Path, limit_s: int) -> dict[str, Any]:
         child = os.fork()  # with torch loaded: a process of its own would take seconds to load it
         if not child:
             _test(root, tests_of(mutation.path, root), output, limit_s)
-        _, status = os.waitpid(child, 0)
+        status = _waited_for(child, output)
     finally:
         path.write_text(source)
     lines = output.read_text().splitlines()
@@ -160,7 +163,24 @@ def tried(mutation: Mutation, root: Path, limit_s: int) -> dict[str, Any]:
     if failed:
         return {"caught_by": failed[0]}
     ran = [line.split()[0] for line in lines if "::" in line]
+    if status is None:
+        return {"caught_by": f"{ran[-1]}, which hangs"}
     return {"caught_by": None, "ran": "all" if status == 0 else f"until {ran[-1] if ran else 'collection'}"}
+
+
+def _waited_for(child: int, output: Path) -> int | None:
+    """Its status; None: nothing came of its tests for so long that one must hang."""
+    begun_s = time.time()
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        said_s = max(begun_s, output.stat().st_mtime if output.exists() else 0.0)
+        if time.time() - said_s > _HANGS_S:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None
+        time.sleep(0.2)
 
 
 def _test(root: Path, tests: Sequence[str], output: Path, limit_s: int) -> NoReturn:

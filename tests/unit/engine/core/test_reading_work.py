@@ -1,12 +1,14 @@
-"""Reading is bounded a bite and linear in all, whatever the text. Calls are counted; bench.reading has the times."""
+"""Reading is bounded a bite and linear in all, whatever the text. Calls are counted."""
 
+import random
 import sys
+from collections.abc import Callable
 from types import FrameType
+from typing import Final
 
 import pytest
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from voicegate.bench.reading import UNITS, message
 from voicegate.engine.core.clause import Listing
 from voicegate.engine.core.clause_feed import BITE_CHARS, ClauseFeed
 from voicegate.engine.dictionary import Dictionary
@@ -16,6 +18,72 @@ from voicegate.engine.text.pronunciation import Pronunciation
 MODES = [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM]
 # A call of Python or C takes about 0.1 us: a bite of so many is below a millisecond, but for what its patterns scan.
 MAX_CALLS_A_BITE = 10_000
+
+
+Unit = Callable[[random.Random], str]
+
+
+def _always(unit: str) -> Unit:
+    return lambda _: unit
+
+
+# Units that a message repeats.
+UNITS: Final[dict[str, Unit]] = {
+    "prose": _always("The quick brown fox jumps over the lazy dog, and then it sleeps for a while under a tree. "),
+    "Chinese prose": _always("他们到的时候，房子里已经没有人了，谁也不知道钥匙放在哪里。"),
+    "tokens of an LLM's list": lambda rng: (
+        f"{rng.randrange(100)}. **Item {rng.random():.3f}** costs ${rng.randrange(9999)}.\n"
+    ),
+    "counts": lambda rng: f"{rng.randrange(1000, 9999):,}, ",
+    "counts without blanks": lambda rng: f"{rng.randrange(1000, 9999):,},",
+    "amounts": lambda rng: f"${rng.randrange(10**6):,}.{rng.randrange(10, 99)} ",
+    "digits": lambda rng: str(rng.randrange(10)),
+    "decimals": lambda rng: f"{rng.randrange(10)}.",
+    "times": lambda rng: f"{rng.randrange(10)}:",
+    "letters and digits": lambda rng: f"a{rng.randrange(10)}",
+    "Chinese counts": lambda rng: f"有{rng.randrange(10**7)}个，",
+    "Chinese digits": lambda rng: f"{rng.randrange(10)}年",
+    "Chinese amounts": lambda rng: f"￥{rng.random() * 1000:.2f}",
+    "one word": _always("x"),
+    "one Chinese word": _always("好"),
+    "dots": _always("."),
+    "line feeds": _always("\n"),
+    "blanks": _always(" "),
+    "combining marks": _always("e" + "\u0301" * 20),
+    "phrases in a character": _always("\ufdfa"),
+    "think tags": _always("<think>"),
+    "open tags": _always("<a "),
+    "open links": _always("[a](b"),
+    "closed links": _always("[a](http://b.c/d) "),
+    "backticks": _always("`"),
+    "fences": _always("```\n"),
+    "dollars": _always("$"),
+    "formulas": _always("$x^2_i$ "),
+    "fractions": _always("\\frac{1}{2}"),
+    "addresses": _always("a_b@c.de "),
+    "dots in letters": _always("a."),
+    "abbreviations": _always("Dr. "),
+    "initials": _always("A. "),
+    "list items": _always("- a\n"),
+    "tables": _always("| 1 "),
+    "quotation marks": _always('"'),
+    "laughter": _always("[laughter]"),
+    "emoji": _always("👨\u200d👩"),
+    "entities": _always("&amp;"),
+    "letters by name": _always("WX "),
+    "signs": _always("≥ a "),
+}
+
+
+def message(name: str, *, num_chars: int, seed: int = 0) -> str:
+    """A message of the named unit, so many characters."""
+    rng, unit = random.Random(seed), UNITS[name]
+    parts: list[str] = []
+    length = 0
+    while length < num_chars:
+        parts.append(unit(rng))
+        length += len(parts[-1])
+    return "".join(parts)[:num_chars]
 
 
 class CallCounter:
