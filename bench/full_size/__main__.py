@@ -21,7 +21,7 @@ from voicegate.bench import environment, results_file
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.bench.full_size.families import FULL_SIZES, AnySizes, write_any_source
 from voicegate.bench.full_size.proof import check, table
-from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions, Decoding
+from voicegate.engine.checkpoint.conversion import DTYPE_NAMES, ConvertOptions, Decoding
 from voicegate.engine.load.family import PARTS
 from voicegate.engine.model.config import COSYVOICE3
 

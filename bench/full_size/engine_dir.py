@@ -15,10 +15,10 @@ from voicegate.bench.full_size import natural
 from voicegate.bench.full_size.families import AnySizes, raw_json, special_tokens_of
 from voicegate.bench.full_size.source import VOICE_NAME, generate, generated_voice, tokenizer_files
 from voicegate.engine.checkpoint.constants import flow_noise_bytes, write_flow_noise
+from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.convert import weights_entries
 from voicegate.engine.checkpoint.directory import Item, bytes_item, write_directory
 from voicegate.engine.checkpoint.model_json import check_model_json
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.checkpoint.storage import (
     DTYPES,

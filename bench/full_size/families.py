@@ -6,8 +6,7 @@ from typing import Any, Final, assert_never
 
 from voicegate.bench.full_size.source import Sizes, raw_model_json, write_source
 from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_raw_json, write_stepaudio2_source
-from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.checkpoint.options import Decoding
+from voicegate.engine.checkpoint.conversion import CheckpointError, Decoding
 from voicegate.engine.checkpoint.tokenizer import special_tokens
 from voicegate.engine.families.stepaudio2.checkpoint.reading import SPECIAL_TOKENS
 from voicegate.engine.model.config import COSYVOICE3

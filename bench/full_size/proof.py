@@ -16,8 +16,8 @@ from voicegate.bench import environment
 from voicegate.bench.full_size.engine_dir import MODEL_NAME, write_voice
 from voicegate.bench.full_size.precision import compare_all
 from voicegate.bench.full_size.source import VOICE_NAME, Sizes, model_config
+from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.checkpoint.source import Source, load_weights
 from voicegate.engine.config import EngineConfig

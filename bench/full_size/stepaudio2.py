@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 
 from voicegate.bench.full_size.source import LlmSizes, generate, qwen2_config, tokenizer_files
+from voicegate.engine.checkpoint.conversion import Decoding
 from voicegate.engine.checkpoint.model_json import check_model_json, qwen2_body
-from voicegate.engine.checkpoint.options import Decoding
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, add_plain_tokens, build_tokenizer
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
 from voicegate.engine.families.stepaudio2.checkpoint.llm import SpeechIds

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_raw_json
-from voicegate.engine.checkpoint.options import Decoding
+from voicegate.engine.checkpoint.conversion import Decoding
 from voicegate.engine.families.stepaudio2.config import StepAudio2FlowConfig
 from voicegate.engine.families.stepaudio2.flow import memory
 from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkRow, Tails

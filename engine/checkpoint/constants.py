@@ -11,7 +11,7 @@ from typing import Final
 
 import torch
 
-from voicegate.engine.checkpoint.progress import Progress
+from voicegate.engine.checkpoint.conversion import Progress
 from voicegate.engine.checkpoint.storage import Advance, Entry, Written, file_bytes, write_safetensors
 from voicegate.engine.flow.euler import NOISE_FRAMES, upstream_noise
 from voicegate.engine.units import NUM_MELS

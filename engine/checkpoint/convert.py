@@ -11,12 +11,10 @@ import torch
 from voicegate.engine import additions
 from voicegate.engine.checkpoint.checkpoint import Checkpoint, State
 from voicegate.engine.checkpoint.constants import flow_noise_bytes, write_flow_noise
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions, Progress
 from voicegate.engine.checkpoint.cosyvoice3 import read_cosyvoice3
 from voicegate.engine.checkpoint.directory import Item, bytes_item, check_place, check_space, disk_of, write_directory
-from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.merged_hf import merged_items
-from voicegate.engine.checkpoint.options import ConvertOptions
-from voicegate.engine.checkpoint.progress import Progress
 from voicegate.engine.checkpoint.shapes import expected_shapes, optional_shapes
 from voicegate.engine.checkpoint.source import Source, fingerprint, load_pickle
 from voicegate.engine.checkpoint.speakers import SpeakerVoice, speaker_voices

@@ -5,9 +5,8 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from voicegate.engine.checkpoint.checkpoint import Checkpoint
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions, Decoding
 from voicegate.engine.checkpoint.model_json import check_model_json, model_json
-from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import check_parts
 from voicegate.engine.checkpoint.source import OWN_CONFIG, Source, load_json, load_weights, usable_onnx
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, build_tokenizer

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.checkpoint.progress import Progress
+from voicegate.engine.checkpoint.conversion import CheckpointError, Progress
 from voicegate.engine.checkpoint.storage import Advance, Written, hash_file, write_bytes
 from voicegate.engine.figures import told_apart
 from voicegate.engine.model.model_json import JOURNAL_FILE, PARTIAL_SUFFIX

@@ -12,8 +12,8 @@ from typing import Any, Final
 import torch
 from tokenizers import Tokenizer
 
+from voicegate.engine.checkpoint.conversion import CheckpointError
 from voicegate.engine.checkpoint.directory import Item, bytes_item
-from voicegate.engine.checkpoint.errors import CheckpointError
 from voicegate.engine.checkpoint.storage import Entry, cast, file_bytes, write_safetensors
 from voicegate.engine.checkpoint.tokenizer import add_plain_tokens
 from voicegate.engine.llm.model import TIED_TEXT_HEAD

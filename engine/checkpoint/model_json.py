@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import parse_model_config
 

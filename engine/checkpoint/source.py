@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from voicegate.engine.checkpoint.errors import CheckpointError, HoldsMoreThanData
+from voicegate.engine.checkpoint.conversion import CheckpointError, HoldsMoreThanData
 from voicegate.engine.checkpoint.trained import Weights, plain_weights
 from voicegate.engine.model.upstream_kinds import COSYVOICE3_CONFIG, remedy_of_source
 from voicegate.engine.model.weights import WeightsError, is_lfs_pointer, load_state_dict

@@ -13,7 +13,7 @@ from typing import IO, Final
 
 import torch
 
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError
 from voicegate.engine.whole_file import whole_file, write_whole
 
 DTYPES: Final[Mapping[str, torch.dtype]] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError
 from voicegate.engine.checkpoint.source import load_json
 
 END_OF_PROMPT: Final = "<|endofprompt|>"

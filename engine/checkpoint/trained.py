@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError
 
 # Modules around a module, anywhere in a name. No tensor of either family has them in its own.
 _WRAPPING: Final = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})

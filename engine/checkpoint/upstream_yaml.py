@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError
 
 _CORE: Final = "tag:yaml.org,2002:"
 _OBJECT_TAGS: Final = ("!new:", "!name:", "!apply:")

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from voicegate.engine.checkpoint.options import DTYPE_NAMES, ConvertOptions, Decoding
+from voicegate.engine.checkpoint.conversion import DTYPE_NAMES, ConvertOptions, Decoding
 from voicegate.engine.voices.files import voice_files
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
@@ -44,8 +44,8 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     # They import torch, which --help and the other commands do not need.
     with server_imports():
+        from voicegate.engine.checkpoint.conversion import CheckpointError, UnfitTensors  # noqa: PLC0415
         from voicegate.engine.checkpoint.convert import convert  # noqa: PLC0415
-        from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors  # noqa: PLC0415
 
     chosen = ConvertOptions(
         llm_file=options.llm,

@@ -20,7 +20,7 @@ from tests.support.second_family import VOICES, config_of, write_second_family
 from tests.unit.clients.deadline import deadline
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
 from tests.unit.engine.voices.sounds import file_of, speechlike
-from voicegate.engine.checkpoint.options import Decoding
+from voicegate.engine.checkpoint.conversion import Decoding
 from voicegate.engine.load.build import create_engine
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.server.run import running_gateway

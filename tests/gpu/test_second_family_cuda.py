@@ -11,7 +11,7 @@ import torch
 
 from tests.support.second_family import VOICES, config_of, write_second_family
 from tests.support.tiny_engine import HandDrivenEngine, Heard
-from voicegate.engine.checkpoint.options import Decoding
+from voicegate.engine.checkpoint.conversion import Decoding
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.interface import Done, SpeakingMode

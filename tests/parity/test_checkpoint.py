@@ -9,8 +9,8 @@ from tests.support.golden import golden_state_dict, load_arrays
 from tests.support.upstream_source import GOLDEN, RecordedProgress, make_source
 from tests.support.vocoder import golden_excitation
 from voicegate.engine import units
+from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.offline import render_offline

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.upstream_source import SMALL_STEPAUDIO2
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
-from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
+from voicegate.engine.checkpoint.conversion import ConvertOptions, Decoding
 from voicegate.engine.config import EngineConfig
 
 # With room for the tokenizer's merges, and layers behind the one that counts.

@@ -15,8 +15,8 @@ from voicegate.bench.simulated.device import Device, euler_step_s, is_early, llm
 from voicegate.bench.simulated.models import VOICES, simulated
 from voicegate.bench.simulated.rules import RULES, without
 from voicegate.bench.simulated.run import Run
+from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.model_json import check_model_json
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.tokenizer import build_tokenizer
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core import constants

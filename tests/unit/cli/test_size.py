@@ -10,7 +10,7 @@ import pytest
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.bench.full_size.source import Sizes, raw_model_json
 from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_raw_json
-from voicegate.engine.checkpoint.options import Decoding
+from voicegate.engine.checkpoint.conversion import Decoding
 from voicegate.gateway.cli import main
 from voicegate.gateway.cli.cards import CARDS, H100, H200, MEASURED, cost, speed_of, streams_by_memory
 

@@ -9,9 +9,8 @@ from tokenizers import Tokenizer
 
 from voicegate.engine import units
 from voicegate.engine.checkpoint.checkpoint import Checkpoint, State
-from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions, Decoding, UnfitTensors
 from voicegate.engine.checkpoint.model_json import check_model_json, qwen2_body
-from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import check_named, check_tensors, raise_all
 from voicegate.engine.checkpoint.source import load_json, load_safetensors, load_weights, usable_onnx
 from voicegate.engine.checkpoint.tokenizer import (

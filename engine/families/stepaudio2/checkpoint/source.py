@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.checkpoint.options import DEFAULT_LLM_FILE
+from voicegate.engine.checkpoint.conversion import DEFAULT_LLM_FILE, CheckpointError
 from voicegate.engine.checkpoint.source import TOKENIZER_DIR, load_json, refuse_directory
 from voicegate.engine.families.stepaudio2.config import SPEECH_TOKENIZER
 from voicegate.engine.model.upstream_kinds import TOKEN2WAV_CONFIG, TOKEN2WAV_DIRS

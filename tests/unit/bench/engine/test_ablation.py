@@ -12,7 +12,7 @@ from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.bench.engine.ablation import ROWS, chosen_rows, line, main
 from voicegate.bench.engine.run import Run
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
-from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 

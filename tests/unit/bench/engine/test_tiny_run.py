@@ -10,7 +10,7 @@ from tests.support.upstream_source import SMALL
 from voicegate.bench.engine import __main__ as engine
 from voicegate.bench.engine import scenarios
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
-from voicegate.engine.checkpoint.options import ConvertOptions
+from voicegate.engine.checkpoint.conversion import ConvertOptions
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,8 @@ from voicegate.bench.full_size.precision import compare_all, log_mel, rounded
 from voicegate.bench.full_size.proof import table
 from voicegate.bench.full_size.source import generate, generated_voice, model_config
 from voicegate.engine.checkpoint import constants
+from voicegate.engine.checkpoint.conversion import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.model_json import load_model_config

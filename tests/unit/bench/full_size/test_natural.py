@@ -12,7 +12,7 @@ from voicegate.bench.full_size.families import AnySizes
 from voicegate.bench.full_size.natural import PROMPT_TOKENS, Worths, english_merges
 from voicegate.clients.bench.sentences import ENGLISH
 from voicegate.engine.checkpoint import constants
-from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
+from voicegate.engine.checkpoint.conversion import ConvertOptions, Decoding
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.llm.torch_runner import TorchLlmRunner
 from voicegate.engine.model.model_json import load_model_config

@@ -12,9 +12,8 @@ from safetensors.torch import load_file
 
 from tests.support.upstream_source import SMALL, KilledHere, RecordedProgress, make_source
 from voicegate.engine.checkpoint import constants
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions, UnfitTensors
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.model.config import ModelConfigError
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.voice import load_voice

@@ -10,9 +10,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.support.upstream_source import RecordedProgress, make_source, make_stepaudio2_source
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.build import load_engine

@@ -15,9 +15,8 @@ from tests.support.golden import COSYVOICE3_DIR
 from tests.support.upstream_source import SMALL, RecordedProgress, make_source
 from voicegate.bench.full_size.source import Sizes, model_config
 from voicegate.engine.checkpoint import constants
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
 NUM_TEXT = SMALL.vocab_entries + 281

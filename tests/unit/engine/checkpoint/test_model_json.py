@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from voicegate.bench.full_size.source import Sizes, qwen2_config, raw_model_json, yaml_text
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError
 from voicegate.engine.checkpoint.model_json import check_model_json, model_json
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
 

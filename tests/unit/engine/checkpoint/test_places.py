@@ -8,9 +8,8 @@ import torch
 
 from tests.support.upstream_source import RecordedProgress, make_source
 from voicegate.engine.checkpoint import constants
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.voice import save_pace

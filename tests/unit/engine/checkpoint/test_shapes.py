@@ -9,7 +9,7 @@ import torch
 from tests.support.golden import COSYVOICE3_DIR
 from tests.support.upstream_source import SMALL
 from voicegate.bench.full_size.source import Sizes, model_config
-from voicegate.engine.checkpoint.errors import UnfitTensors
+from voicegate.engine.checkpoint.conversion import UnfitTensors
 from voicegate.engine.checkpoint.shapes import check_tensors, expected_shapes, optional_shapes, released_shapes
 from voicegate.engine.load.family import PARTS
 

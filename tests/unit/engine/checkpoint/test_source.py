@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError
 from voicegate.engine.checkpoint.source import Source, load_pickle, load_weights
 
 

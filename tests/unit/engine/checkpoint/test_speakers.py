@@ -7,8 +7,8 @@ import torch
 
 from tests.support.upstream_source import make_source
 from voicegate.engine.checkpoint.checkpoint import Checkpoint
+from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.convert import read_checkpoint
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.speakers import SpeakerVoice, speaker_voices
 
 

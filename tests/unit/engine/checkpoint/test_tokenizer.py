@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from tests.support.golden import COSYVOICE3_DIR
 from tests.support.upstream_source import SMALL
 from voicegate.bench.full_size.source import Sizes, tokenizer_files
-from voicegate.engine.checkpoint.errors import CheckpointError
+from voicegate.engine.checkpoint.conversion import CheckpointError
 from voicegate.engine.checkpoint.tokenizer import build_tokenizer, special_tokens
 from voicegate.engine.text.tokenizer import TextTokenizer
 

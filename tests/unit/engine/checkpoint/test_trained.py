@@ -12,9 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from tests.support.upstream_source import RecordedProgress, make_source, make_stepaudio2_source
 from voicegate.engine.checkpoint import constants
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.errors import CheckpointError
-from voicegate.engine.checkpoint.options import ConvertOptions
 from voicegate.engine.checkpoint.source import load_weights
 
 State = dict[str, Any]

@@ -14,9 +14,8 @@ from safetensors.torch import load_file, save_file
 from tests.support.golden import GOLDEN_DIR
 from tests.support.upstream_source import SMALL, SMALL_STEPAUDIO2, RecordedProgress, make_source, make_stepaudio2_source
 from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_config
+from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions, Decoding, UnfitTensors
 from voicegate.engine.checkpoint.convert import convert
-from voicegate.engine.checkpoint.errors import CheckpointError, UnfitTensors
-from voicegate.engine.checkpoint.options import ConvertOptions, Decoding
 from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.families.stepaudio2.checkpoint.llm import merged_shapes
 from voicegate.engine.model.config import HeadBias, PenaltySamplingConfig, SamplingConfig, StopRule
