@@ -56,19 +56,17 @@ class VoicegateTTSService(TTSService):
         url: str = DEFAULT_URL,
         api_key: str | None = None,
         ca_file: Path | None = None,
-        sample_rate: int | None = None,
         settings: VoicegateTTSSettings | None = None,
         text_aggregation_mode: TextAggregationMode = TextAggregationMode.TOKEN,
         **kwargs: Any,
     ) -> None:
-        """`api_key` None: VOICEGATE_API_KEY of the environment. `sample_rate` None: the pipeline's, in Hz."""
+        """`api_key` None: VOICEGATE_API_KEY of the environment."""
         chosen = VoicegateTTSSettings(model=None, voice=None, language=None, speed=None, instruct=None)
         if settings is not None:
             chosen.apply_update(settings)
         super().__init__(
             text_aggregation_mode=text_aggregation_mode,
             push_text_frames=False,  # words are pushed with their times, when they are heard
-            sample_rate=sample_rate,
             settings=chosen,
             **kwargs,
         )
@@ -160,7 +158,7 @@ class VoicegateTTSService(TTSService):
         return context
 
     def _options(self) -> OpenOptions:
-        options = OpenOptions(format=Format(codec="pcm_s16le", sample_rate=self.sample_rate))
+        options = OpenOptions(format=Format(codec="pcm_s16le"))
         chosen = self._settings
         if isinstance(chosen.voice, str):
             options["voice"] = chosen.voice

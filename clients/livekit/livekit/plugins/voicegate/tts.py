@@ -20,7 +20,9 @@ from voicegate.clients.python.errors import ConnectFailed, ContextFailed, GateEr
 from voicegate.protocol.messages import Format
 
 DEFAULT_URL = "ws://127.0.0.1:8080"
-# Codes of a failed context that another try may mend. LiveKit tries again from 500 on, and below not.
+# Of all models that voicegate serves; another would be told by the server, and is checked.
+_RATE_HZ = 24_000
+# Of a context that failed: where another try may succeed. LiveKit tries again from 500 on, and below not.
 _MAY_SUCCEED_LATER = ("overloaded", "rate_limited", "too_many_contexts", "engine_failed")
 _UNAVAILABLE, _BAD_REQUEST = 503, 400
 
@@ -48,12 +50,11 @@ class TTS(tts.TTS):
         language: str | None = None,
         speed: float | None = None,
         instruct: str | None = None,
-        sample_rate: int = 24_000,
     ) -> None:
         """`api_key` None: VOICEGATE_API_KEY of the environment. `speed`: 0.5 to 2. `instruct`: how to speak."""
         super().__init__(
             capabilities=tts.TTSCapabilities(streaming=True, aligned_transcript=True),
-            sample_rate=sample_rate,
+            sample_rate=_RATE_HZ,
             num_channels=1,
         )
         self._options = _Options(voice, language, speed, instruct)
@@ -105,7 +106,7 @@ class TTS(tts.TTS):
     async def _open(self) -> Context:
         """Raises GateError."""
         gate = await asyncio.shield(self._enter())
-        options = OpenOptions(format=Format(codec="pcm_s16le", sample_rate=self.sample_rate))
+        options = OpenOptions(format=Format(codec="pcm_s16le"))
         chosen = self._options
         if chosen.voice is not None:
             options["voice"] = chosen.voice
@@ -144,6 +145,8 @@ class SynthesizeStream(tts.SynthesizeStream):
         self._mark_started()
         context = await self._voicegate._open()
         try:
+            if context.opened.sample_rate != _RATE_HZ:
+                raise APIError(f"the server speaks at {context.opened.sample_rate} Hz, not {_RATE_HZ}", retryable=False)
             output_emitter.start_segment(segment_id=context.context_id)
             writing = asyncio.create_task(self._write(first, context))
             try:
