@@ -34,7 +34,7 @@ async def test_each_gpu_speaks_and_one_that_was_killed_speaks_again() -> None:
         pid = engine._keepers[0].pid
         assert pid is not None
         lost = listener.submit("lost", text=TEXT)
-        while first.num_live == 0:
+        while first.num_placed == 0:
             await listener.next()
         os.kill(pid, signal.SIGKILL)
         assert isinstance(await listener.until_end(lost), Failed)
