@@ -18,7 +18,7 @@ try:
     from livekit.agents import Agent, AgentServer, AgentSession, JobContext, cli
     from livekit.plugins import openai, voicegate
 except ModuleNotFoundError as error:
-    raise SystemExit(f"{error.name} is not installed: pip install 'voicegate[livekit]' ./clients/livekit") from error
+    raise SystemExit(f"{error.name} is not installed: pip install '.[livekit]' ./clients/livekit") from error
 
 INSTRUCTIONS = "Answer in a few short sentences, as one speaks."
 GREETING = "Hello. What would you like to know?"

@@ -23,7 +23,7 @@ try:
     from pipecat.workers.runner import WorkerRunner
     from pipecat_voicegate import VoicegateTTSService
 except ModuleNotFoundError as error:
-    raise SystemExit(f"{error.name} is not installed: pip install 'voicegate[pipecat]' ./clients/pipecat") from error
+    raise SystemExit(f"{error.name} is not installed: pip install '.[pipecat]' ./clients/pipecat") from error
 
 INSTRUCTIONS = "Answer in a few short sentences, as one speaks."
 
