@@ -119,7 +119,7 @@ disturbed: setup  ## the same tests, with sockets' events late and in another or
 soak: $(DEV) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -p tests.soak.keeping -m soak # torch's kernels by shape, which would look like a leak
 
-wheels: $(DEV)  ## what README installs, into dist/
+wheels: $(DEV)  ## wheels and source archives, into dist/
 	rm -rf dist build *.egg-info models/build models/*.egg-info # they would be packed again
 	$(BIN)/python -m build --no-isolation --outdir dist .
 	$(BIN)/python -m build --no-isolation --outdir dist models

@@ -11,8 +11,8 @@ import voicegate
 from tests.packaging.environments import ROOT, Environment, plain_environment
 
 _FOLDERS = ("gateway", "engine", "clients", "bench", "deploy", "models")
-# By wheels: on the public index `voicegate` is another project's.
-_SERVER_EXTRA = '`pip install dist/voicegate_tiny_model-*.whl "$(ls dist/voicegate-*.whl)[server]"`'
+# By path: on the public index `voicegate` is another project's.
+_SERVER_EXTRA = "`pip install ./models '.[server]'`"
 TINY = ROOT / "models" / "tiny"
 
 
