@@ -17,7 +17,7 @@ from voicegate.engine.text.context import end_of, may_depend, read_behind
 from voicegate.engine.text.english.codes import read_star_keys
 from voicegate.engine.text.english.reader import is_read_as_written, read_english
 from voicegate.engine.text.language import DECIDING_WORD, detect_language, has_deciding_word, may_be_of_hint
-from voicegate.engine.text.languages.currency_names import with_named_currencies
+from voicegate.engine.text.languages.measures import with_named_currencies
 from voicegate.engine.text.languages.reader import reader_of
 from voicegate.engine.text.latex import read_latex
 from voicegate.engine.text.markup import (

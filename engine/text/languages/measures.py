@@ -1,7 +1,9 @@
 """Units, currencies and months of a language: CLDR's, by Babel, and what the language's file says otherwise. Pure."""
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from babel import Locale
@@ -10,6 +12,7 @@ from babel.units import format_unit
 
 from voicegate.engine.text.cldr import currency_name
 from voicegate.engine.text.languages.definition import LanguageEntry, Plurals, international_signs
+from voicegate.engine.text.patterns import any_of
 
 # One number of each plural category that any language has.
 _SAMPLES: Final = tuple(map(Decimal, ("1", "2", "5", "0", "3", "11", "21", "100", "1000000", "1.5")))
@@ -107,3 +110,34 @@ def _symbol(name: str, locale: Locale) -> str:
     """As the language writes the unit behind a number; "": it has none of its own."""
     written = format_unit(_MARKED, name, "short", _PLAIN, locale=locale)
     return written.replace(str(_MARKED), "").replace("\xa0", " ").replace("\u202f", " ").strip()
+
+
+# Signs of money that a language's own reader does not know -> CLDR's names. These all of them know.
+_READ: Final = frozenset("$€£¥₩₹")
+_CODES: Final = {
+    sign: code
+    for sign, code in international_signs().currencies.items()
+    if not sign[0].isalpha() and sign[-1] not in _READ
+}
+_NUMBER: Final = r"\d[\d,]*(?:\.\d+)?(?: ?(?:million|billion|万|亿))?"
+_SIGN: Final = any_of(_CODES)
+_AMOUNT: Final = re.compile(rf"(?P<before>{_SIGN}) ?(?P<number>{_NUMBER})|(?P<amount>{_NUMBER}) ?(?P<behind>{_SIGN})")
+_ALONE: Final = re.compile(_SIGN)
+
+
+def with_named_currencies(text: str, language: str) -> str:
+    """ "₽5" -> "5 Russian rubles"."""
+    if text.isascii() or _ALONE.search(text) is None:
+        return text
+    gap = "" if language == "zh" else " "
+
+    def named(match: re.Match[str]) -> str:
+        number = match["number"] or match["amount"]
+        return f"{number}{gap}{_name(match['before'] or match['behind'], language, is_one=number == '1')}{gap}"
+
+    return _ALONE.sub(lambda match: f"{gap}{_name(match[0], language, is_one=False)}{gap}", _AMOUNT.sub(named, text))
+
+
+@lru_cache
+def _name(sign: str, language: str, *, is_one: bool) -> str:
+    return currency_name(language, _CODES[sign], 1 if is_one else 2)
