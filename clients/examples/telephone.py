@@ -30,7 +30,7 @@ from voicegate.protocol import messages as wire
 
 RATE_HZ = 8_000
 GREETING = "Greet the caller in one sentence."
-# What a recogniser has understood of a caller's audio (mu-law, 20 ms): a question, or None so far.
+# A recogniser of a caller's audio (mu-law, 20 ms): its question, or None so far.
 Recogniser = Callable[[bytes], str | None]
 
 
@@ -46,7 +46,7 @@ _MU_LAW = bytes(mu_law(sample - 32_768) for sample in range(65_536))
 
 
 def to_mu_law(samples: bytes) -> bytes:
-    """Of 16-bit PCM in this machine's byte order."""
+    """Level of 16-bit PCM in this machine's byte order."""
     return bytes(_MU_LAW[sample + 32_768] for sample in array.array("h", samples))
 
 

@@ -20,9 +20,9 @@ from voicegate.clients.python.errors import ConnectFailed, ContextFailed, GateEr
 from voicegate.protocol.messages import Format
 
 DEFAULT_URL = "ws://127.0.0.1:8080"
-# Of all models that voicegate serves; another would be told by the server, and is checked.
+# Rate of all models that voicegate serves; another would be told by the server, and is checked.
 _RATE_HZ = 24_000
-# Of a context that failed: where another try may succeed. LiveKit tries again from 500 on, and below not.
+# Codes of a failed context that another try may mend. LiveKit tries again from 500 on, and below not.
 _MAY_SUCCEED_LATER = ("overloaded", "rate_limited", "too_many_contexts", "engine_failed")
 _UNAVAILABLE, _BAD_REQUEST = 503, 400
 
