@@ -124,6 +124,30 @@ def test_a_run_that_is_told_to_end_saves_what_it_reached(tmp_path: Path) -> None
     assert torch.load(tmp_path / "told.pt", weights_only=True)["steps"] == 3
 
 
+def test_a_run_that_diverges_goes_back_and_spoils_no_saved_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
+    monkeypatch.setattr(run, "_SAVE_EVERY_S", -1.0)
+    options = run.parser(None).parse_args(
+        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "9"]
+    )
+    model = torch.nn.Linear(1, 1, bias=False)
+    training = run.Run("wild", model, options, rate=0.1, watched="loss")
+    saved = []
+    for step in training.steps():
+        if step:
+            saved.append(torch.load(tmp_path / "wild.pt", weights_only=True))
+        if step == 4:
+            model.weight.data.fill_(1e6)
+        training.update({"loss": 1 + model(torch.ones(1)).square().sum()})
+    assert "wild: diverged; back to step 4, at half the rate" in capsys.readouterr().out
+    assert [each["steps"] for each in saved] == [1, 2, 3, 4, 4, 6, 7, 8]
+    assert max(float(each["averaged"]["weight"].abs().max()) for each in saved) < 2
+    assert float(model.weight.detach().abs().max()) < 2
+    assert training.num_steps == 9
+
+
 def test_utterances_of_one_length_are_spoken_together() -> None:
     """The decoder normalises over an utterance's whole time: one that is padded would sound different."""
     sized = [(4, 0), (9, 1), (4, 2), (4, 3), (0, 4)]

@@ -270,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
     model = Flow().to(options.device)
-    training = run.Run("flow", model, options, rate=8e-4, average=0.999, betas=(0.9, 0.98), decay=0.01)
+    training = run.Run("flow", model, options, rate=4e-4, betas=(0.9, 0.98), watched="loss")
     batches = loaded(options.corpus, options.state, options.device, options.hours)
     run.compile_each(model.decoder.estimator.transformer_blocks, options)
     estimate = model.decoder.estimator

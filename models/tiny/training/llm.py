@@ -316,7 +316,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     torch.manual_seed(options.seed)
     trainer = _Trainer(options)
-    training = run.Run("llm", trainer.model, options, rate=1.5e-3, decay=0.05, average=0.9985, betas=(0.9, 0.95))
+    training = run.Run(
+        "llm", trainer.model, options, rate=1.5e-3, decay=0.05, average=0.9985, betas=(0.9, 0.95), watched="loss"
+    )
     own, held_out_indices = trainer.split()
     batches = trainer.batches(own, options.seed + training.num_steps, options.readers)
     held_out = next(trainer.batches(held_out_indices, 0, 0)) if len(held_out_indices) else None

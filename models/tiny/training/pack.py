@@ -17,7 +17,7 @@ def pack(folder: Path, pieces: Path, names: list[str]) -> None:
     pieces.mkdir(parents=True, exist_ok=True)
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as archive:
-        for path in sorted(folder.iterdir()):
+        for path in sorted(folder.glob("*.pt")):
             if not names or path.stem in names:
                 archive.add(path, path.name)
     data = whole.getvalue()

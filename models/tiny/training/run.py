@@ -9,6 +9,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -19,6 +20,7 @@ from torch import nn
 _SAVE_EVERY_S: Final = 45.0
 _REPORT_EVERY_S: Final = 10.0
 _WARM_UP_STEPS: Final = 300
+_GROWN_TIMES: Final = 1.5  # a watched loss, over its lowest mean between two reports: the run has diverged
 _PATIENCE: Final = 8  # judgements in a row that are worse than the best
 _LAST_RATE: Final = 0.03  # of the highest
 _STEPS_BEFORE_CAPTURE: Final = 8
@@ -99,6 +101,13 @@ def low_precision(options: argparse.Namespace) -> torch.autocast:
     return torch.autocast(options.device.type, torch.bfloat16, enabled=options.device.type == "cuda")
 
 
+@dataclass(frozen=True, slots=True)
+class _Good:
+    num_steps: int
+    averaged: list[torch.Tensor]
+    moments: list[torch.Tensor]  # the optimizer's second, of the parameters that it has
+
+
 class Run:
     """Iterate `steps()`: each is one call of `update(loss)`."""
 
@@ -113,7 +122,9 @@ class Run:
         decay: float = 0.01,
         average: float = 0.999,
         clip: float = 1.0,
+        watched: str | None = None,
     ) -> None:
+        """`watched`: a loss that must not grow. Where it does by half, the run goes back, and on at half the rate."""
         self.name = name
         self.model = model
         self._path: Path = options.state / f"{name}.pt"
@@ -135,6 +146,8 @@ class Run:
         self._best = math.inf
         self._num_worse = 0
         self._is_told_to_stop = False
+        self._watched, self._lowest = watched, math.inf
+        self._good: _Good | None = None
         if self._path.exists():
             self._resume()
 
@@ -184,6 +197,7 @@ class Run:
         self._best = min(loss, self._best)
         print(f"{self.name}: held out {loss:.4f}, at best {self._best:.4f}", flush=True)
         if not self._num_worse:
+            self._good = None
             self.save()
 
     def update(self, losses: Losses) -> None:
@@ -226,27 +240,49 @@ class Run:
         return self._rate * warm * (_LAST_RATE + (1 - _LAST_RATE) * 0.5 * (1 + math.cos(math.pi * self.progress)))
 
     def report(self) -> None:
-        if self._num_reported:
-            text = "  ".join(f"{name} {float(total) / self._num_reported:.4f}" for name, total in self._sums.items())
-            print(
-                f"{self.name} {self.elapsed_s:6.0f} s {self.num_steps:6} steps  {text}  "
-                f"skipped {int(self.num_skipped)}",
-                flush=True,
-            )
+        if not self._num_reported:
+            return
+        means = {name: float(total) / self._num_reported for name, total in self._sums.items()}
         self._sums, self._num_reported = {}, 0
+        text = "  ".join(f"{name} {mean:.4f}" for name, mean in means.items())
+        told = f"{self.elapsed_s:6.0f} s {self.num_steps:6} steps  {text}  skipped {int(self.num_skipped)}"
+        print(f"{self.name} {told}", flush=True)
+        if self._watched is not None:
+            self._watch(means[self._watched])
 
-    def averaged_state(self) -> dict[str, torch.Tensor]:
-        names = [name for name, parameter in self.model.named_parameters() if parameter.requires_grad]
-        return dict(zip(names, self.averaged, strict=True))
+    def _watch(self, mean: float) -> None:
+        if mean <= _GROWN_TIMES * self._lowest:
+            self._lowest = min(mean, self._lowest)
+            self._good = self._reached()
+        elif self._good is not None:
+            self._go_back(self._good)
+
+    def _reached(self) -> "_Good":
+        moments = [self.optimizer.state[p]["exp_avg_sq"] for p in self._parameters if p in self.optimizer.state]
+        return _Good(self.num_steps, [each.clone() for each in self.averaged], [each.clone() for each in moments])
+
+    @torch.no_grad()
+    def _go_back(self, good: "_Good") -> None:
+        """To the averaged weights of the last report that was well: a run that has diverged does not come back."""
+        for parameter, mean, weights in zip(self._parameters, self.averaged, good.averaged, strict=True):
+            parameter.copy_(weights)
+            mean.copy_(weights)
+        trained = [self.optimizer.state[p] for p in self._parameters if p in self.optimizer.state]
+        for state, moment in zip(trained, good.moments, strict=True):
+            state["exp_avg"].zero_()
+            state["exp_avg_sq"].copy_(moment)
+        self._rate /= 2
+        print(f"{self.name}: diverged; back to step {good.num_steps}, at half the rate", flush=True)
 
     def save(self) -> None:
+        """What was well at the last report, of a watched run; else what there is."""
+        good = self._good or self._reached()
+        names = [name for name, _ in self.averaged_state_parameters()]
         self._path.parent.mkdir(parents=True, exist_ok=True)
         state: dict[str, Any] = {
-            "averaged": {name: tensor.half().cpu() for name, tensor in self.averaged_state().items()},
-            "moments": [
-                _factored(self.optimizer.state[p]["exp_avg_sq"]) for p in self._parameters if p in self.optimizer.state
-            ],
-            "steps": self.num_steps,
+            "averaged": {name: tensor.half().cpu() for name, tensor in zip(names, good.averaged, strict=True)},
+            "moments": [_factored(moment) for moment in good.moments],
+            "steps": good.num_steps,
             "elapsed_s": self.elapsed_s,
         }
         partial = self._path.with_suffix(".partial")
