@@ -82,6 +82,7 @@ def test_a_step_of_each_stage_makes_a_model_that_the_engine_loads(trained: Path,
         model.flow, load_state_dict(tmp_path / "flow.safetensors"), device=torch.device("cpu"), dtype=torch.float32
     )
     load_vocoder_weights(model.vocoder, load_state_dict(tmp_path / "vocoder.safetensors"), device=torch.device("cpu"))
+    assert "Kokoro-82M" in (tmp_path / "NOTICE").read_text()
     names = set(load_state_dict(TINY_MODEL_DIR / "speech_tokenizer.safetensors"))
     assert set(load_state_dict(tmp_path / "speech_tokenizer.safetensors")) == names
 

@@ -80,6 +80,7 @@ def export(state: Path, like: Path, output: Path, *, flow: str, steps: int, guid
     output.mkdir(parents=True, exist_ok=True)
     for name in _COPIED:
         shutil.copy(like / name, output / name)
+    shutil.copy(Path(__file__).with_name("NOTICE"), output / "NOTICE")
     model = load_model_config(like)
     token_of = load_file(like / "speech_tokenizer.safetensors")["perm"][: NUM_CODES * PHASES].long()
     _saved(llm_weights(run.averaged_weights(state, "llm"), token_of), output / "llm.safetensors")
