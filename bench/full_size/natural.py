@@ -20,7 +20,7 @@ from voicegate.bench.full_size.source import generated_numbers
 from voicegate.bench.sentences import EVERYDAY, PARAGRAPH
 from voicegate.clients.bench.sentences import ENGLISH
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT
-from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, TEXT_TABLE
+from voicegate.engine.llm.torch.model import BODY, HEAD, SPEECH_TABLE, TEXT_TABLE
 from voicegate.engine.model.config import ModelConfig
 
 # Speech tokens that a text token is worth; English of a trained model takes about 6.

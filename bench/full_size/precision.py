@@ -15,15 +15,15 @@ from voicegate.engine import units
 from voicegate.engine.checkpoint.storage import DTYPES, cast, stored_dtype
 from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.offline import render_offline
 from voicegate.engine.flow.prompt import load_prompt
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.flow.torch.offline import render_offline
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.config import LlmConfig, ModelConfig
 from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.plain_renderer import PlainRenderer
 from voicegate.engine.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.torch.renderer import PlainRenderer
 
 # Short, so that a CPU is done in minutes: the LLM sees 30 text and 96 speech positions, the flow 40 speech tokens.
 _NUM_TEXT: Final = 30

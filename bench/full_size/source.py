@@ -25,7 +25,7 @@ from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, special_tokens
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
 from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
-from voicegate.engine.llm.model import HEAD, TEXT_TABLE, TIED_TEXT_HEAD
+from voicegate.engine.llm.torch.model import HEAD, TEXT_TABLE, TIED_TEXT_HEAD
 from voicegate.engine.load.family import PARTS
 from voicegate.engine.model.config import COSYVOICE3, ModelConfig
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS

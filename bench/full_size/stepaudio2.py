@@ -16,7 +16,7 @@ from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, add_plain_token
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
 from voicegate.engine.families.stepaudio2.checkpoint.llm import SpeechIds
 from voicegate.engine.families.stepaudio2.checkpoint.reading import SPECIAL_TOKENS, SPEECH_TOKENS, stepaudio2_model_json
-from voicegate.engine.llm.model import BODY, HEAD, HEAD_BIAS, SPEECH_TABLE, TEXT_TABLE
+from voicegate.engine.llm.torch.model import BODY, HEAD, HEAD_BIAS, SPEECH_TABLE, TEXT_TABLE
 from voicegate.engine.model.config import LlmConfig, ModelConfig
 
 _YAML: Final = Path(__file__).with_suffix(".yaml")

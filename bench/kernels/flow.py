@@ -16,7 +16,6 @@ from voicegate.bench.kernels.flow_model import CONTEXTS, FULL_SIZE, FlowFixture,
 from voicegate.bench.kernels.timing import DEVICE, captured_us, device_ms, host_ms
 from voicegate.engine import units
 from voicegate.engine.flow.backend import FlowPrompt
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.cuda.buffers import BatchView
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
@@ -27,7 +26,7 @@ from voicegate.engine.flow.cuda.tensors import flow_tensors
 from voicegate.engine.flow.estimator import EstimatorLayer
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.runner import FlowRunner
-from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.stream import BlockRow, BlockStream
 
 SECTIONS: Final = ("blocks", "alone", "kinds", "fp8", "float8_products", "precision")
 # Whole blocks that fill a bucket.

@@ -9,13 +9,12 @@ from voicegate.bench.kernels.floors import FULL
 from voicegate.bench.kernels.timing import DEVICE
 from voicegate.engine import units
 from voicegate.engine.flow.backend import FlowPrompt
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.prompt import load_prompt
-from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.stream import BlockRow, BlockStream
 from voicegate.engine.flow.weights import flow_shapes
 from voicegate.engine.model.config import FlowConfig
 

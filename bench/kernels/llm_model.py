@@ -11,7 +11,7 @@ from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import TileTable
 from voicegate.engine.llm.cuda.weights import DecoderWeights
-from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.llm.torch.model import llm_shapes
 from voicegate.engine.model.config import LlmConfig, Sampling, SamplingConfig
 
 FULL_SIZE = FULL.llm

@@ -17,9 +17,9 @@ from voicegate.engine.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
 from voicegate.engine.vocoder.cuda.kernel_filter import KernelFilter
 from voicegate.engine.vocoder.cuda.network import CudaNetwork
 from voicegate.engine.vocoder.cuda.rows import Row
-from voicegate.engine.vocoder.offline import OfflineVocoder
-from voicegate.engine.vocoder.plain_renderer import PlainRenderer
 from voicegate.engine.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.torch.offline import OfflineVocoder
+from voicegate.engine.vocoder.torch.renderer import PlainRenderer
 
 _CPU: Final = torch.device("cpu")
 _NUM_RUNS: Final = 15

@@ -19,9 +19,9 @@ import torch
 
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
 from voicegate.engine.llm.feed import Rows
-from voicegate.engine.llm.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
 from voicegate.engine.llm.sequence import Unistream
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import HeadBias, ModelConfig, SamplingConfig
 from voicegate.engine.model.qwen2 import qwen2_sizes
 

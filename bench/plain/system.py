@@ -24,8 +24,8 @@ from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.core.prompting import voice_prompt
 from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.offline import render_offline
 from voicegate.engine.flow.prompt import load_prompt
+from voicegate.engine.flow.torch.offline import render_offline
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
 from voicegate.engine.load.devices import choose_device
@@ -33,7 +33,7 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.offline import OfflineVocoder
+from voicegate.engine.vocoder.torch.offline import OfflineVocoder
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
 

@@ -10,11 +10,10 @@ from voicegate.bench.standins import NO_COSTS, Costs
 from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.flow import chunking
-from voicegate.engine.flow.batch_size import BatchSize
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
+from voicegate.engine.flow.chunking import BatchSize
 from voicegate.engine.flow.runner import FlowRunner
-from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.stream import BlockRow, BlockStream
 from voicegate.engine.model.config import EstimatorConfig
 from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.runner import VocoderRunner

@@ -29,7 +29,7 @@ from voicegate.engine.checkpoint.storage import (
     stored_dtype,
     write_safetensors,
 )
-from voicegate.engine.llm.model import TIED_TEXT_HEAD
+from voicegate.engine.llm.torch.model import TIED_TEXT_HEAD
 from voicegate.engine.load.family import PARTS
 from voicegate.engine.model.config import COSYVOICE3, ModelConfig
 from voicegate.engine.model.upstream_kinds import family_of_source

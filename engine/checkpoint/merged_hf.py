@@ -16,7 +16,7 @@ from voicegate.engine.checkpoint.conversion import CheckpointError
 from voicegate.engine.checkpoint.directory import Item, bytes_item
 from voicegate.engine.checkpoint.storage import Entry, cast, file_bytes, write_safetensors
 from voicegate.engine.checkpoint.tokenizer import add_plain_tokens
-from voicegate.engine.llm.model import TIED_TEXT_HEAD
+from voicegate.engine.llm.torch.model import TIED_TEXT_HEAD
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary, qwen2_sizes
 

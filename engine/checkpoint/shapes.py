@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from voicegate.engine.checkpoint.conversion import UnfitTensors
-from voicegate.engine.llm.model import TIED_TEXT_HEAD, llm_shapes
+from voicegate.engine.llm.torch.model import TIED_TEXT_HEAD, llm_shapes
 from voicegate.engine.load.family import family_of
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.weights import Shape, shape_faults

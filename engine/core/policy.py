@@ -22,7 +22,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from voicegate.engine.core import constants
-from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.chunking import BatchSize
 
 # Urgency's classes, in their order.
 PRESSING, NEWCOMER, LISTENER, CALM = range(4)

@@ -14,7 +14,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
-from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.chunking import BatchSize
 
 
 class FlowError(Exception):

@@ -25,6 +25,14 @@ class FirstBlocks:
         return len({self.usual, self.short})
 
 
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How much one batch of blocks may hold: the scheduler goes by it."""
+
+    num_rows: int  # blocks, each of another stream
+    num_frames: int  # of all rows together; a last block has fewer than 50
+
+
 def first_block_tokens(num_prompt_tokens: int) -> int:
     """Generated tokens in the block that the prompt leaves unfinished; a whole block where it leaves none."""
     return TOKENS_PER_BLOCK - num_prompt_tokens % TOKENS_PER_BLOCK

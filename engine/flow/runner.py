@@ -13,9 +13,8 @@ from voicegate.engine.flow.backend import (
     check_batch,
     rendered_whole,
 )
-from voicegate.engine.flow.batch_size import BatchSize
 from voicegate.engine.flow.block_pool import BlockPool
-from voicegate.engine.flow.chunking import FirstBlocks
+from voicegate.engine.flow.chunking import BatchSize, FirstBlocks
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.prompt import BlockPrompt, load_prompt
 from voicegate.engine.flow.prompt_rendering import BlockPromptRendering

@@ -5,6 +5,7 @@ finished blocks, both plain lists: a batch changes neither until its result is t
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -12,10 +13,8 @@ import torch
 from voicegate.engine import units
 from voicegate.engine.device.capture import Capturable
 from voicegate.engine.flow.backend import StreamTooLong
-from voicegate.engine.flow.batch_size import BatchSize
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
-from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
+from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK, BatchSize
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.prompt import BlockPrompt
 
@@ -105,6 +104,15 @@ class BlockStream:
     @property
     def _next_token(self) -> int:
         return len(self.blocks) * TOKENS_PER_BLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """One stream's row of a batch."""
+
+    finished: tuple[int, ...]  # block table: all that lies before, in order
+    block: int  # where the new frames' keys, values and conv inputs go
+    num_frames: int  # of the new block; below 50 only in a stream's last
 
 
 class BlockSolve(Protocol):

@@ -1,6 +1,6 @@
 """The LLM whose steps the engine chooses: sequences in slots, and steps on a lane, launched a little ahead.
 
-It implements LlmBackend. A subclass computes: on torch's operations (torch_runner.py), or on CUDA (cuda/runner.py).
+It implements LlmBackend. A subclass computes: on torch's operations (torch/runner.py), or on CUDA (cuda/runner.py).
 What comes next in a sequence and what its tokens mean is the sequence's own. No torch here.
 """
 

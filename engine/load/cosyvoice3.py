@@ -16,9 +16,9 @@ from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.flow import chunking
 from voicegate.engine.flow.block_pool import BlockPool, bytes_per_block
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.plain_solver import PlainSolver
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockSolver
+from voicegate.engine.flow.torch.solver import PlainSolver
 from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, check_flow, flow_shapes
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.devices import PRODUCT_DTYPES, Device, flow_dtypes, gpu_of
@@ -29,8 +29,8 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.weights import Shape, load_checked, num_weights, stored_noise
 from voicegate.engine.units import SAMPLES_PER_TOKEN
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.plain_renderer import PlainRenderer
 from voicegate.engine.vocoder.runner import Renderer, VocoderRunner
+from voicegate.engine.vocoder.torch.renderer import PlainRenderer
 from voicegate.engine.vocoder.weights import check_vocoder, vocoder_shapes
 
 KERNELS: Final = "cuda"  # a backend's name: ours

@@ -10,7 +10,7 @@ from typing import Final
 import torch
 
 from voicegate.engine import additions
-from voicegate.engine.llm.model import check_state_dict as check_llm
+from voicegate.engine.llm.torch.model import check_state_dict as check_llm
 from voicegate.engine.load.cosyvoice3 import CosyVoice3
 from voicegate.engine.load.seams import Family
 from voicegate.engine.model.config import COSYVOICE3, ModelConfig

@@ -14,7 +14,7 @@ from voicegate.engine.core.voice_shelf import TEXT_ROOM
 from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.load.devices import DTYPES, Device
 from voicegate.engine.load.family import load_weights
 from voicegate.engine.load.seams import LlmAddition

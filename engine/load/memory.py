@@ -14,7 +14,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import VoiceRoom
 from voicegate.engine.figures import told_apart
 from voicegate.engine.interface import EngineError
-from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.llm.torch.model import llm_shapes
 from voicegate.engine.load.cosyvoice3 import KERNELS, first_blocks, token2wav_addition
 from voicegate.engine.load.devices import DTYPES, KV_DTYPES, layout_of
 from voicegate.engine.load.family import family_of

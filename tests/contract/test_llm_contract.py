@@ -23,7 +23,7 @@ from voicegate.engine.llm.backend import (
     SequenceOutput,
     SequenceRequest,
 )
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import SamplingConfig
 
 CONFIG = small_llm_config()

@@ -18,9 +18,9 @@ from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.solver import CudaSolver
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.plain_solver import PlainSolver
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockSolver, BlockStream
+from voicegate.engine.flow.torch.solver import PlainSolver
 from voicegate.engine.load.cosyvoice3 import load_flow_model
 from voicegate.engine.load.progress import Lines
 from voicegate.engine.model.model_json import load_model_config

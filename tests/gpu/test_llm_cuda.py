@@ -36,10 +36,10 @@ from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_t
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.feed import Feed, SequenceState
-from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
-from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import Unistream
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.penalty_sampler import RepetitionPenaltySampler
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import HeadBias, LlmConfig, PenaltySamplingConfig, SamplingConfig, StopRule
 
 pytestmark = pytest.mark.gpu

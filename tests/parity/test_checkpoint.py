@@ -13,16 +13,16 @@ from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.offline import render_offline
 from voicegate.engine.flow.prompt import load_prompt
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.flow.torch.offline import render_offline
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.offline import OfflineVocoder
+from voicegate.engine.vocoder.torch.offline import OfflineVocoder
 
 CPU = torch.device("cpu")
 # Ten times what two correct float32 implementations differ by (golden README).

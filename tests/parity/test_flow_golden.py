@@ -21,14 +21,15 @@ from tests.support.flow import (
 )
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR, load_arrays
 from voicegate.engine.flow.backend import FlowPrompt
-from voicegate.engine.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.estimator import Estimator
 from voicegate.engine.flow.euler import euler_step
+from voicegate.engine.flow.model import HISTORY_TOKENS, PreLookahead
 from voicegate.engine.flow.modulation import time_embedding
-from voicegate.engine.flow.offline import WholeSequence
-from voicegate.engine.flow.pre_lookahead import HISTORY_TOKENS, PreLookahead
 from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.stream import BlockRow
+from voicegate.engine.flow.torch.offline import WholeSequence
+from voicegate.engine.flow.torch.solver import BlockContext
 from voicegate.engine.flow.weights import ESTIMATOR_PREFIX
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict

@@ -20,9 +20,9 @@ from tests.support.flow import (
 )
 from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.flow.chunking import FirstBlocks
-from voicegate.engine.flow.offline import render_offline
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.torch.offline import render_offline
 
 # Difference between two runs of equal arithmetic in differently shaped products.
 BATCH_ATOL = 5e-6

@@ -20,10 +20,10 @@ from tests.unit.engine.llm.support import (
 )
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.feed import Feed, SequenceState
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel
-from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import Unistream
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import SamplingConfig
 
 CONFIG = golden_llm_config()

@@ -9,7 +9,7 @@ import torch
 
 from tests.support.golden import load_arrays, name_keyed_generator
 from tests.unit.engine.llm.support import golden_llm_config
-from voicegate.engine.llm.sampler import Draw, RepetitionAwareSampler, inverse_cdf
+from voicegate.engine.llm.torch.sampler import Draw, RepetitionAwareSampler, inverse_cdf
 from voicegate.engine.model.config import SamplingConfig
 
 GOLDEN = load_arrays("ras.npz")

@@ -11,9 +11,9 @@ import torch
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR
 from tests.unit.engine.llm.support import one_thread
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata, load_state_dict

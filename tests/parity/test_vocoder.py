@@ -11,9 +11,9 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.offline import OfflineVocoder
 from voicegate.engine.vocoder.runner import VocoderRunner
-from voicegate.engine.vocoder.source import HarmonicSource
+from voicegate.engine.vocoder.torch.offline import OfflineVocoder
+from voicegate.engine.vocoder.torch.source import HarmonicSource
 from voicegate.engine.vocoder.weights import load_vocoder_weights
 
 NUM_FRAMES = 60

@@ -13,11 +13,11 @@ from voicegate.engine.flow.chunking import FirstBlocks
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.euler import upstream_noise
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.offline import render_offline
-from voicegate.engine.flow.plain_solver import PlainSolver
 from voicegate.engine.flow.prompt import BlockPrompt, load_prompt
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockBatch, BlockSolver, BlockStream
+from voicegate.engine.flow.torch.offline import render_offline
+from voicegate.engine.flow.torch.solver import PlainSolver
 from voicegate.engine.model.config import EstimatorConfig, FlowConfig
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from triton.runtime.jit import JITFunction
 from voicegate.bench.kernels.floors import FULL
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow, full_size_model, random_weights
 from voicegate.engine import units
+from voicegate.engine.backends.tensorrt.flow.gather_kernels import gather_context
 from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape
 from voicegate.engine.families.stepaudio2.flow.cuda import tensors
 from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep
@@ -33,7 +34,6 @@ from voicegate.engine.flow.cuda import fused_linear
 from voicegate.engine.flow.cuda.buffers import BatchBuffers
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.estimator import FixedShapeEstimator
-from voicegate.engine.flow.cuda.gather_kernels import gather_context
 from voicegate.engine.flow.cuda.ops import STEP_OPS
 from voicegate.engine.flow.cuda.tensors import flow_tensors
 from voicegate.engine.flow.model import FlowModel
@@ -41,7 +41,7 @@ from voicegate.engine.flow.weights import flow_shapes
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import LINE_BUCKETS, default_tiles
 from voicegate.engine.llm.cuda.weights import DecoderWeights
-from voicegate.engine.llm.model import llm_shapes
+from voicegate.engine.llm.torch.model import llm_shapes
 from voicegate.engine.model.config import SamplingConfig, VocoderConfig
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 

@@ -23,7 +23,7 @@ from voicegate.engine.flow.backend import (
     StreamsExhausted,
     rendered_whole,
 )
-from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.chunking import BatchSize
 
 LOOKAHEAD_TOKENS = 2
 CHUNK_TOKENS = (4, 8, 16)  # and 16 ever after

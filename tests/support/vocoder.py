@@ -10,9 +10,9 @@ from tests.support import golden
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.offline import OfflineVocoder
-from voicegate.engine.vocoder.plain_renderer import PlainRenderer
 from voicegate.engine.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.torch.offline import OfflineVocoder
+from voicegate.engine.vocoder.torch.renderer import PlainRenderer
 
 CPU = torch.device("cpu")
 # Every kind of layer, and few taps: the interpreter takes a millisecond for each step of a product.

@@ -29,8 +29,8 @@ from models.tiny.training.held_out import HELD_OUT
 from models.tiny.training.voices import VOICES
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.offline import WholeSequence
-from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.flow.torch.offline import WholeSequence
+from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.vocoder.weights import load_vocoder_weights

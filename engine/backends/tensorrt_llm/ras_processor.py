@@ -11,7 +11,8 @@ import torch
 from tensorrt_llm.sampling_params import LogitsProcessor
 
 from voicegate.engine.backends.legged.legs import Leg
-from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
+from voicegate.engine.llm.slots import seed_key, uniforms
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 _NO_ID = -1  # in a history that is not full yet

@@ -15,12 +15,10 @@ import numpy as np
 import torch
 
 from voicegate.engine import units
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
-from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.pre_lookahead import HISTORY_TOKENS
-from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.model import HISTORY_TOKENS, FlowModel
+from voicegate.engine.flow.stream import BlockRow, BlockStream
 
 # Columns of a row.
 BLOCK: Final = 0

@@ -8,8 +8,7 @@ from operator import attrgetter
 import torch
 
 from voicegate.engine.device.cuda_graphs import check_buckets
-from voicegate.engine.flow.batch_size import BatchSize
-from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
+from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK, BatchSize
 
 PRODUCT_DTYPES = (torch.float8_e4m3fn,)
 

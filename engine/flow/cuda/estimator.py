@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import torch
 
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import CFG_HALVES
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.cuda.buffers import FIRST_FRAME, WINDOW, BatchView
@@ -17,6 +16,7 @@ from voicegate.engine.flow.cuda.ops import StepOps
 from voicegate.engine.flow.cuda.tensors import FlowTensors
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.modulation import ROWS_PER_LAYER
+from voicegate.engine.flow.stream import BlockRow
 
 # Rows of the modulation table within a layer's; a shift follows its scale.
 _ATTN_SCALE, _ATTN_GATE, _FF_SCALE, _FF_GATE = 0, 2, 3, 5

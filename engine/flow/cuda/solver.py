@@ -12,16 +12,15 @@ import torch
 from voicegate.engine.device.cuda_graphs import BucketedWork
 from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.flow.backend import BatchesExhausted
-from voicegate.engine.flow.batch_size import BatchSize
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
+from voicegate.engine.flow.chunking import BatchSize
 from voicegate.engine.flow.cuda.buffers import BatchBuffers, BatchView
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.estimator import BatchEstimator, FixedShapeEstimator, StepEngines, StepShape
 from voicegate.engine.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS, StepOps
 from voicegate.engine.flow.cuda.tensors import FlowTensors, flow_tensors, in_float8
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.stream import BlockRow, BlockStream
 
 
 class Pass(Enum):

@@ -1,14 +1,16 @@
 """The way of a launch to the device and back: pinned records there, kernels, pinned tokens back, an event behind."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import torch
 
+from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.graphs import BucketedBody
 from voicegate.engine.llm.cuda.packing import Words, padding_line, padding_sample
-from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
+from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE, Live
 
 # Launches whose tokens nobody has asked for yet: all that there may be of one sequence, and what others may have under
 # way before. Beyond that a launch would wait for the oldest. Each holds 52 KB.
@@ -65,6 +67,24 @@ class Transfer:
             self.event.synchronize()
         tokens: list[int] = self._tokens_array[: self.num_samples].tolist()
         return tokens
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A sequence's part in a step other than a plain decode."""
+
+    sample: int | None = None  # its place among the step's samples; None: it has ended without one
+    is_forced_fill: bool = False
+    error: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class CudaStep:
+    lives: Sequence[Live]
+    members: dict[int, Member]  # by place in `lives`; the others are decodes, whose samples come first, in order
+    transfers: list[Transfer] = field(default_factory=list)  # in order; all their samples are the step's
+    tokens: list[int] = field(default_factory=list)  # of transfers that are over
+    applied: list[SequenceOutput] | None = None
 
 
 class DeviceQueue:

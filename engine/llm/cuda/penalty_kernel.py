@@ -1,4 +1,4 @@
-"""Sampling by repetition penalty as Triton kernels; `engine.llm.penalty_sampler` is the reference and has the rules.
+"""Sampling by repetition penalty as Triton kernels; `engine.llm.torch.penalty_sampler` is the reference.
 
 Which ids a sequence was fed is kept as numbers, not flags: a slot's next sequence has another number (word 3 of its
 lines), so nothing has to be cleared between the two, and steps of both may be on their way.

@@ -17,11 +17,10 @@ from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
 from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
-from voicegate.engine.llm.cuda.device_queue import DeviceQueue, Transfer
+from voicegate.engine.llm.cuda.device_queue import CudaStep, DeviceQueue, Member, Transfer
 from voicegate.engine.llm.cuda.graphs import BucketedBody
 from voicegate.engine.llm.cuda.packing import Words
 from voicegate.engine.llm.cuda.records import Records
-from voicegate.engine.llm.cuda.steps import CudaStep, Member
 from voicegate.engine.llm.cuda.weights import DecoderWeights
 from voicegate.engine.llm.feed import SequenceState, ends_speech
 from voicegate.engine.llm.runner import Live, LlmRunner

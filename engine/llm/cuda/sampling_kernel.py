@@ -1,4 +1,4 @@
-"""Repetition-aware sampling as one Triton kernel; `engine.llm.sampler` is the reference and explains the rules.
+"""Repetition-aware sampling as one Triton kernel; `engine.llm.torch.sampler` is the reference and explains the rules.
 
 Nothing is sorted and no candidate waits for the one before: a bisection leaves a few ids that the nucleus must be
 among, and each of these finds its own rank and the probability before it by comparing itself with all of them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from voicegate.engine.llm.model import (
+from voicegate.engine.llm.torch.model import (
     BODY,
     HEAD,
     SPEECH_TABLE,

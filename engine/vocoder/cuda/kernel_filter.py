@@ -1,6 +1,6 @@
 """The filter by our own kernels: a launch for every convolution, its branches beside one another."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
@@ -11,10 +11,9 @@ from voicegate.engine.vocoder.cuda.buffers import BufferSpec, Workspace
 from voicegate.engine.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
 from voicegate.engine.vocoder.cuda.convolutions import Columns, Convolutions, Epilogue
 from voicegate.engine.vocoder.cuda.packing import Packer
-from voicegate.engine.vocoder.cuda.side_streams import SideStreams
 from voicegate.engine.vocoder.cuda.stage import CudaStage
-from voicegate.engine.vocoder.network import POST_SLOPE
 from voicegate.engine.vocoder.stft import Synthesis
+from voicegate.engine.vocoder.torch.network import POST_SLOPE
 from voicegate.engine.vocoder.weights import source_stride
 
 
@@ -107,3 +106,28 @@ class KernelFilter:
         self.convolve.run(
             space.views["post"], self._post, columns, space.num_frames, Epilogue(raw=frames), origin=margin
         )
+
+
+class SideStreams:
+    """CUDA streams beside the current one, for branches that meet again; they become branches of a captured graph."""
+
+    def __init__(self, num_streams: int, *, device: torch.device, priority: int = 0) -> None:
+        """With none, work that is forked runs where it stands. `priority`: CUDA's, of the stream they branch off."""
+        self._streams = [
+            torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
+            for _ in range(num_streams)
+        ]
+
+    def fork(self, number: int, work: Callable[[], None]) -> None:
+        """Run `work` after what the current stream has been given, beside what it is given next."""
+        if not self._streams:
+            work()
+            return
+        self._streams[number].wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._streams[number]):
+            work()
+
+    def join(self, number: int) -> None:
+        """What the current stream is given next waits for that work."""
+        if self._streams:
+            torch.cuda.current_stream().wait_stream(self._streams[number])

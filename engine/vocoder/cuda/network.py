@@ -6,7 +6,7 @@ between spectra and spectra is computed with, it does not know.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import triton
@@ -16,7 +16,6 @@ from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.cuda import rows as row_fields
 from voicegate.engine.vocoder.cuda.buffers import BufferSpec, Memory, Workspace
 from voicegate.engine.vocoder.cuda.config import PRECISIONS, VocoderCudaConfig
-from voicegate.engine.vocoder.cuda.filter import NetworkFilter
 from voicegate.engine.vocoder.cuda.packing import Packer
 from voicegate.engine.vocoder.cuda.pitch import PitchBranch
 from voicegate.engine.vocoder.cuda.pitch_kernels import gather_mel_kernel
@@ -26,6 +25,31 @@ from voicegate.engine.vocoder.stft import Analysis, Synthesis
 from voicegate.engine.vocoder.weights import source_stride
 
 SPECTRUM_COLUMNS = 64  # per program of the two transforms
+
+
+class NetworkFilter(Protocol):
+    """Computes the filter, from a call's mel frames and spectra to its frames.
+
+    Mel frames, and spectra behind their margin, lie in the workspace's `mel` and `spectra`; what comes out belongs into
+    `frames`, behind its own margin.
+
+    Called in a capture: it launches on the current CUDA stream, allocates nothing that lasts and waits for nothing.
+
+    What streams carry from call to call is its own, by slot, or in buffers with tails.
+    """
+
+    @property
+    def specs(self) -> list[BufferSpec]:
+        """Buffers that it wants in the workspaces."""
+
+    def prepare(self, space: Workspace) -> None:
+        """Before the first call with this workspace; never in a capture."""
+
+    def begin(self, space: Workspace) -> None:
+        """`mel` is there: what needs no spectra may be launched."""
+
+    def finish(self, space: Workspace) -> None:
+        """`spectra` are there: `frames` afterwards, and the streams' own state moved on."""
 
 
 class CudaNetwork:

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from voicegate.engine.vocoder.cuda.config import Precision
-from voicegate.engine.vocoder.layers import Weights
+from voicegate.engine.vocoder.torch.layers import Weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,9 @@ from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.cuda.buffers import Workspace
 from voicegate.engine.vocoder.cuda.calls import PlannedRow, group_calls, plan_rows
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
-from voicegate.engine.vocoder.cuda.filter import NetworkFilter
 from voicegate.engine.vocoder.cuda.kernel_filter import KernelFilter
-from voicegate.engine.vocoder.cuda.network import CudaNetwork
-from voicegate.engine.vocoder.cuda.rows import busy_row, idle_row
-from voicegate.engine.vocoder.cuda.staging import RowStaging
+from voicegate.engine.vocoder.cuda.network import CudaNetwork, NetworkFilter
+from voicegate.engine.vocoder.cuda.rows import RowStaging, busy_row, idle_row
 from voicegate.engine.vocoder.model import VocoderModel
 
 STFT_SIZE: Final = 16  # the transforms' kernels are written for it

@@ -1,6 +1,6 @@
 """The vocoder to be trained, in batches: mel -> samples. Parameters have upstream's names and shapes (hift.pt).
 
-engine/vocoder/offline.py is the same computation for one utterance.
+engine/vocoder/torch/offline.py is the same computation for one utterance.
 """
 
 import math

@@ -10,11 +10,12 @@ from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.flow.shape import NEVER, FlowShape
 from voicegate.engine.backends.tensorrt.library import LoadedEngine
 from voicegate.engine.backends.tensorrt.lone_engine import LoneEngine
-from voicegate.engine.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.euler import euler_step
 from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.flow.stream import BlockRow
+from voicegate.engine.flow.torch.solver import BlockContext
 
 _SHORT_FRAMES: Final = 34  # of a stream's last block
 # Of values in the context, and of what lies where there is none: so that who leaves out a layer's context, or looks at

@@ -9,11 +9,11 @@ from voicegate.engine.backends.tensorrt.flow.estimator import OF_STEP, TensorrtE
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
 from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError
 from voicegate.engine.backends.tensorrt.shared_tensors import SharedTensors
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.cuda.buffers import BatchView
 from voicegate.engine.flow.cuda.estimator import FixedShapeEstimator
 from voicegate.engine.flow.cuda.tensors import FlowTensors
+from voicegate.engine.flow.stream import BlockRow
 
 
 class FlowEngines:

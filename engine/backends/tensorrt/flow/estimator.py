@@ -6,6 +6,7 @@ the new block's go where our kernels put them. So a stream may have every block 
 
 import torch
 
+from voicegate.engine.backends.tensorrt.flow.gather_kernels import gather_context
 from voicegate.engine.backends.tensorrt.flow.shape import NEVER, FlowShape
 from voicegate.engine.backends.tensorrt.library import LoadedEngine, current_stream
 from voicegate.engine.backends.tensorrt.shared_tensors import SharedTensors
@@ -20,7 +21,6 @@ from voicegate.engine.flow.cuda.buffers import (
     BatchView,
 )
 from voicegate.engine.flow.cuda.estimator import FixedShapeEstimator
-from voicegate.engine.flow.cuda.gather_kernels import gather_context
 from voicegate.engine.flow.cuda.tensors import FlowTensors
 
 # What a solve has for all of its steps; other batches' may run between them.

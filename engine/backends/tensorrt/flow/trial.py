@@ -10,14 +10,13 @@ from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
 from voicegate.engine.flow.backend import FlowPrompt
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK, TOKENS_PER_BLOCK
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.solver import CudaSolver
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.prompt import load_prompt
-from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.stream import BlockRow, BlockStream
 
 _NUM_WARM_RUNS: Final = 3
 # Blocks in a row. Higher -> less noise; lower -> a shorter start.

@@ -9,8 +9,8 @@ from voicegate.engine.backends.tensorrt.library import LoadedEngine
 from voicegate.engine.backends.tensorrt.lone_engine import LoneEngine
 from voicegate.engine.backends.tensorrt.vocoder.shape import FilterShape
 from voicegate.engine.model.config import VocoderConfig
-from voicegate.engine.vocoder.network import VocoderNetwork
-from voicegate.engine.vocoder.state import BatchRows, StateTable
+from voicegate.engine.vocoder.torch.network import VocoderNetwork
+from voicegate.engine.vocoder.torch.state import BatchRows, StateTable
 
 _CPU = torch.device("cpu")
 _NUM_CALLS = 2

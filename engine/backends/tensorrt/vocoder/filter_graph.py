@@ -16,7 +16,7 @@ from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.graph import Graph, Value
 from voicegate.engine.backends.tensorrt.vocoder.shape import FilterShape
 from voicegate.engine.model.config import VocoderConfig
-from voicegate.engine.vocoder.network import POST_SLOPE
+from voicegate.engine.vocoder.torch.network import POST_SLOPE
 from voicegate.engine.vocoder.weights import POST_KERNEL, source_stride, stage_rate
 
 Weights = Mapping[str, torch.Tensor]

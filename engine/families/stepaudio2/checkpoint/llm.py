@@ -13,7 +13,7 @@ import torch
 
 from voicegate.engine.checkpoint.checkpoint import State
 from voicegate.engine.checkpoint.conversion import CheckpointError
-from voicegate.engine.llm.model import BODY, HEAD, HEAD_BIAS, SPEECH_TABLE, TEXT_TABLE, TIED_TEXT_HEAD, llm_shapes
+from voicegate.engine.llm.torch.model import BODY, HEAD, HEAD_BIAS, SPEECH_TABLE, TEXT_TABLE, TIED_TEXT_HEAD, llm_shapes
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.weights import Shape
 

@@ -27,7 +27,7 @@ from voicegate.engine.flow.backend import (
     check_batch,
     rendered_whole,
 )
-from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.chunking import BatchSize
 
 # What `batch_size` counts as a whole block: a second of speech.
 _FRAMES_PER_ROW: Final = units.FRAME_RATE_HZ

@@ -14,7 +14,7 @@ from voicegate.clients.bench.sentences import ENGLISH
 from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.conversion import ConvertOptions, Decoding
 from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata, load_state_dict
 

@@ -8,10 +8,10 @@ from voicegate.bench.plain.llm import PlainLlmKind, TransformersLlm, draw, nucle
 from voicegate.bench.plain.system import PlainSpeaker
 from voicegate.engine.llm.backend import LlmPrompt
 from voicegate.engine.llm.feed import Rows, speech_rows
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel
-from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.sequence import Unistream
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import ModelConfig, SamplingConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict

@@ -12,7 +12,7 @@ from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.voices.store import load_voices

@@ -25,7 +25,7 @@ from voicegate.engine.core.policy import (
     pressing_at_s,
     urgency,
 )
-from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.chunking import BatchSize
 
 
 def whole(num_blocks: int) -> BatchSize:

@@ -13,7 +13,7 @@ from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.policy import Limits
 from voicegate.engine.core.room import Room
 from voicegate.engine.core.stages import ReadyVoice
-from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.chunking import BatchSize
 
 CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_waiting_utterances=2).resolved("cpu")
 LIMITS = Limits(BatchSize(4, 200), room_guard_s=1.0)

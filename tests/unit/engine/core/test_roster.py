@@ -17,7 +17,7 @@ from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.look import Look
 from voicegate.engine.core.policy import PRESSING, Limits
 from voicegate.engine.core.roster import Needs
-from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.chunking import BatchSize
 from voicegate.engine.interface import SpeakingMode, UtteranceId
 
 CONFIG = EngineConfig(TINY_MODEL_DIR, lead_ms=3000, max_lead_ms=9000, llm_ahead_tokens=100).resolved("cpu")

@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 
 from tests.support.flow import CPU, flow_config, flow_state
-from voicegate.engine.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.estimator import CONV_HISTORY, Estimator, causal_conv, mish
-from voicegate.engine.flow.offline import WholeSequence
+from voicegate.engine.flow.stream import BlockRow
+from voicegate.engine.flow.torch.offline import WholeSequence
+from voicegate.engine.flow.torch.solver import BlockContext
 
 
 def test_mish_from_end_to_end() -> None:

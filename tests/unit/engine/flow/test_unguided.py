@@ -17,10 +17,10 @@ from tests.support.flow import (
 )
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.model import FlowModel
-from voicegate.engine.flow.offline import render_offline
-from voicegate.engine.flow.plain_solver import PlainSolver
 from voicegate.engine.flow.prompt import load_prompt
 from voicegate.engine.flow.runner import FlowRunner
+from voicegate.engine.flow.torch.offline import render_offline
+from voicegate.engine.flow.torch.solver import PlainSolver
 
 # Nothing beside 1 in float32: both halves are computed, and one has no weight.
 _NEXT_TO_NOTHING = 1e-30

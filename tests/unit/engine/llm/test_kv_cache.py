@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
 from tests.unit.engine.llm.support import small_llm_config
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
 
 CONFIG = small_llm_config()
 QKV_WIDTH = (CONFIG.num_heads + 2 * CONFIG.num_kv_heads) * CONFIG.head_dim

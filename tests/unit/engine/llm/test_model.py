@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.unit.engine.llm.support import small_llm_config, small_state_dict
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.linear import Linear, can_pack_half
-from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.linear import Linear, can_pack_half
+from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.config import HeadBias
 from voicegate.engine.model.weights import WeightsError
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.engine.llm.support import small_llm_config
-from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
+from voicegate.engine.llm.torch.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.model.config import PenaltySamplingConfig
 
 CONFIG = small_llm_config()

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.engine.llm.support import small_llm_config
-from voicegate.engine.llm.sampler import RepetitionAwareSampler, first_uniforms, inverse_cdf, seed_key, uniforms
+from voicegate.engine.llm.slots import first_uniforms, seed_key, uniforms
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler, inverse_cdf
 from voicegate.engine.model.config import SamplingConfig
 
 CONFIG = small_llm_config()

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from voicegate.engine.llm.backend import NoFreeSlot
-from voicegate.engine.llm.sampler import seed_key, uniforms
-from voicegate.engine.llm.slots import Slots
+from voicegate.engine.llm.slots import Slots, seed_key, uniforms
 
 
 def test_every_slot_is_given_out_once() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
-from voicegate.engine.llm import torch_runner
 from voicegate.engine.llm.backend import (
     InvalidRequest,
     LlmPrompt,
@@ -19,11 +18,13 @@ from voicegate.engine.llm.backend import (
     SequenceOutput,
     SequenceRequest,
 )
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel, num_products
-from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
-from voicegate.engine.llm.sampler import RepetitionAwareSampler, seed_key, uniforms
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.slots import seed_key, uniforms
+from voicegate.engine.llm.torch import runner as torch_runner
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel, num_products
+from voicegate.engine.llm.torch.penalty_sampler import RepetitionPenaltySampler
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import PenaltySamplingConfig, SamplingConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict

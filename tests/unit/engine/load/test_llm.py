@@ -11,7 +11,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import HOST_LANE
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.load import build
 from voicegate.engine.load.devices import Device
 from voicegate.engine.load.llm import load_llm

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.support import golden
-from voicegate.engine.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
-from voicegate.engine.vocoder.state import BatchRows, StateTable
+from voicegate.engine.vocoder.torch.f0 import LOOK_RIGHT_FRAMES, F0Predictor
+from voicegate.engine.vocoder.torch.state import BatchRows, StateTable
 from voicegate.engine.vocoder.weights import load_vocoder_weights
 
 CPU = torch.device("cpu")

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from voicegate.engine.vocoder.layers import ONEDNN_MIN_NUMBERS, Convolution, ResBlock, SnakeConv, Upsample
-from voicegate.engine.vocoder.state import BatchRows, StateTable
+from voicegate.engine.vocoder.torch.layers import ONEDNN_MIN_NUMBERS, Convolution, ResBlock, SnakeConv, Upsample
+from voicegate.engine.vocoder.torch.state import BatchRows, StateTable
 
 CPU = torch.device("cpu")
 

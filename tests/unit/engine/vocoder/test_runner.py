@@ -19,8 +19,8 @@ from voicegate.engine.vocoder.backend import (
     VocoderStreamTooLong,
 )
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.plain_renderer import PlainRenderer
 from voicegate.engine.vocoder.runner import VocoderRunner
+from voicegate.engine.vocoder.torch.renderer import PlainRenderer
 
 MAX_FRAMES = 60
 MAX_STREAMS = 4
@@ -149,7 +149,7 @@ def test_a_batch_equals_each_stream_alone(shared_runner: VocoderRunner, plans: l
 def test_first_middle_and_final_in_one_padded_call(
     shared_runner: VocoderRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voicegate.engine.vocoder.plain_renderer.MIN_ROW_FILL", 0.0)  # one call, however uneven
+    monkeypatch.setattr("voicegate.engine.vocoder.torch.renderer.MIN_ROW_FILL", 0.0)  # one call, however uneven
     plans = [[10, 5, 30], [1, 20, 3], [5, 44, 0], [0, 6, 1]]
     mels = [MEL.roll(5 * index, dims=1)[:, : sum(plan)] for index, plan in enumerate(plans)]
     together = feed_together(shared_runner, chunks_of(mels, plans))

@@ -8,7 +8,7 @@ import torch
 from tests.support import golden
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.excitation import upstream_excitation
-from voicegate.engine.vocoder.source import HarmonicSource
+from voicegate.engine.vocoder.torch.source import HarmonicSource
 
 WEIGHTS = {
     "m_source.l_linear.weight": torch.linspace(-1, 1, 9)[None],

@@ -2,7 +2,7 @@
 
 import torch
 
-from voicegate.engine.vocoder.state import BatchRows, StateTable, behind_tail
+from voicegate.engine.vocoder.torch.state import BatchRows, StateTable, behind_tail
 
 CPU = torch.device("cpu")
 

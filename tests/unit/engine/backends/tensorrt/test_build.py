@@ -35,13 +35,12 @@ from voicegate.engine.backends.tensorrt.wanted import WantedEngines, flow_engine
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device import lanes
 from voicegate.engine.device.lanes import HOST_LANE
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.solver import CudaSolver
-from voicegate.engine.flow.plain_solver import PlainSolver
 from voicegate.engine.flow.runner import FlowRunner
-from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.stream import BlockRow, BlockStream
+from voicegate.engine.flow.torch.solver import PlainSolver
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.cosyvoice3 import load_flow_model
 from voicegate.engine.load.devices import Device

@@ -13,8 +13,8 @@ from tests.unit.engine.llm.support import small_llm_config, small_state_dict
 from voicegate.engine.backends.legged.backend import LeggedLlm
 from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.backends.tensorrt_llm.library import open_library
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.config import SamplingConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 

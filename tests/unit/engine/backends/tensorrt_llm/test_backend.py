@@ -17,7 +17,7 @@ from tests.unit.engine.backends.tensorrt_llm.support import (
 )
 from tests.unit.engine.llm.support import small_state_dict
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt, SequenceOutput, SequenceRequest
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import SamplingConfig
 
 PROMPT = LlmPrompt((1, 2, CONFIG.end_of_prompt_id or 0, 9, 8), (5, 6, 7))

@@ -7,7 +7,6 @@ import torch
 
 from tests.support.flow import CPU, flow_config, flow_state, make_prompt, make_tokens, short_noise
 from tests.support.flow_reference import REFERENCE_OPS
-from voicegate.engine.flow.block_context import BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.cuda.buffers import BatchBuffers, BatchView
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
@@ -15,7 +14,7 @@ from voicegate.engine.flow.cuda.estimator import FixedShapeEstimator
 from voicegate.engine.flow.cuda.tensors import FlowTensors, flow_tensors
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.prompt import load_prompt
-from voicegate.engine.flow.stream import BlockStream
+from voicegate.engine.flow.stream import BlockRow, BlockStream
 from voicegate.engine.flow.weights import flow_shapes
 from voicegate.engine.model.config import EstimatorConfig, FlowConfig
 

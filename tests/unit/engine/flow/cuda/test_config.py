@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from voicegate.engine.flow.batch_size import BatchSize
+from voicegate.engine.flow.chunking import BatchSize
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 
 

@@ -12,7 +12,7 @@ from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequ
 from voicegate.engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile, TileTable
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 from voicegate.engine.llm.runner import LlmRunner
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import LlmConfig, Sampling, SamplingConfig
 
 REPETITION_AWARE = SamplingConfig()

@@ -17,8 +17,8 @@ from voicegate.engine.llm.cuda.body import DecoderBody
 from voicegate.engine.llm.cuda.config import Tile, TileTable, default_tiles, tile_for
 from voicegate.engine.llm.cuda.packing import WorkLayout
 from voicegate.engine.llm.cuda.weights import DecoderWeights
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.config import SamplingConfig
 
 CONFIG = small_llm_config()

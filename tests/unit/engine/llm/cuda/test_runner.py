@@ -24,7 +24,7 @@ from voicegate.engine.llm.backend import (
     SequenceRequest,
 )
 from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws, RepetitionPenaltyDraws
-from voicegate.engine.llm.torch_runner import TorchLlmRunner
+from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import HeadBias, PenaltySamplingConfig, SamplingConfig, StopRule
 
 

@@ -9,8 +9,8 @@ from tests.support.llm_draws import KernelSampler, flags_of
 from tests.unit.engine.llm.support import golden_llm_config, small_llm_config
 from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws
-from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
-from voicegate.engine.llm.sampler import RepetitionAwareSampler
+from voicegate.engine.llm.torch.penalty_sampler import RepetitionPenaltySampler
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import PenaltySamplingConfig, SamplingConfig
 
 SMALL = small_llm_config()

@@ -12,11 +12,12 @@ from tests.support.tensorrt.graphs import graph_hash, runner_of, types_of
 from voicegate.engine.backends.tensorrt.flow.shape import GRAPH_VERSION, NEVER, FlowShape
 from voicegate.engine.backends.tensorrt.flow.step_graph import flow_step_model
 from voicegate.engine.backends.tensorrt.graph import DTYPES, OPSET, Array
-from voicegate.engine.flow.block_context import BlockContext, BlockRow
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.estimator import CONV_HISTORY
 from voicegate.engine.flow.euler import euler_step
 from voicegate.engine.flow.model import FlowModel
+from voicegate.engine.flow.stream import BlockRow
+from voicegate.engine.flow.torch.solver import BlockContext
 
 CPU = torch.device("cpu")
 SHAPE = FlowShape(num_rows=2, num_frames=50, context_frames=100)

@@ -12,8 +12,8 @@ from voicegate.engine.backends.tensorrt.graph import DTYPES, OPSET, Array
 from voicegate.engine.backends.tensorrt.vocoder.filter_graph import filter_model
 from voicegate.engine.backends.tensorrt.vocoder.shape import GRAPH_VERSION, FilterShape
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.network import VocoderNetwork
-from voicegate.engine.vocoder.state import BatchRows, StateTable
+from voicegate.engine.vocoder.torch.network import VocoderNetwork
+from voicegate.engine.vocoder.torch.state import BatchRows, StateTable
 from voicegate.engine.vocoder.weights import source_stride
 
 CPU = torch.device("cpu")

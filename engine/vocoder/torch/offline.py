@@ -9,11 +9,11 @@ import torch
 from torch.nn import functional
 
 from voicegate.engine import units
-from voicegate.engine.vocoder.f0 import LOOK_RIGHT_FRAMES, F0Predictor
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.network import POST_SLOPE
-from voicegate.engine.vocoder.source import HarmonicSource
 from voicegate.engine.vocoder.stft import hann_window
+from voicegate.engine.vocoder.torch.f0 import LOOK_RIGHT_FRAMES, F0Predictor
+from voicegate.engine.vocoder.torch.network import POST_SLOPE
+from voicegate.engine.vocoder.torch.source import HarmonicSource
 from voicegate.engine.vocoder.weights import source_stride
 
 

@@ -8,11 +8,11 @@ from torch.nn import functional
 
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
-from voicegate.engine.vocoder.f0 import F0Predictor
-from voicegate.engine.vocoder.layers import Convolution, ResBlock, Upsample, Weights
-from voicegate.engine.vocoder.source import HarmonicSource
-from voicegate.engine.vocoder.state import BatchRows, Layout, Tails, behind_tail, merged_layouts
 from voicegate.engine.vocoder.stft import Analysis, Synthesis
+from voicegate.engine.vocoder.torch.f0 import F0Predictor
+from voicegate.engine.vocoder.torch.layers import Convolution, ResBlock, Upsample, Weights
+from voicegate.engine.vocoder.torch.source import HarmonicSource
+from voicegate.engine.vocoder.torch.state import BatchRows, Layout, Tails, behind_tail, merged_layouts
 from voicegate.engine.vocoder.weights import POST_KERNEL, source_stride, stage_channels, stage_rate
 
 # Upstream calls leaky_relu before conv_post without a slope: torch's default, not the configuration's.

@@ -11,8 +11,8 @@ from voicegate.engine import units
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.vocoder.backend import VocoderJob, VocoderStream
 from voicegate.engine.vocoder.model import VocoderModel
-from voicegate.engine.vocoder.network import VocoderNetwork
-from voicegate.engine.vocoder.state import BatchRows, StateTable
+from voicegate.engine.vocoder.torch.network import VocoderNetwork
+from voicegate.engine.vocoder.torch.state import BatchRows, StateTable
 
 # Rows of one padded call are at least this full. Lower -> fewer calls, more of each spent on padding.
 MIN_ROW_FILL: Final = 0.75

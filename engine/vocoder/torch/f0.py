@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-from voicegate.engine.vocoder.state import BatchRows, Layout, Tails, behind_tail
+from voicegate.engine.vocoder.torch.state import BatchRows, Layout, Tails, behind_tail
 from voicegate.engine.vocoder.weights import F0_KERNELS, F0_LAYER_STRIDE, F0_PREFIX
 
 LOOK_RIGHT_FRAMES: Final = F0_KERNELS[0] - 1

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from voicegate.engine.llm.feed import Rows
-from voicegate.engine.llm.penalty_sampler import RepetitionPenaltySampler
-from voicegate.engine.llm.sampler import RepetitionAwareSampler
 from voicegate.engine.llm.slots import SlotNumbers
+from voicegate.engine.llm.torch.penalty_sampler import RepetitionPenaltySampler
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import LlmConfig, PenaltySamplingConfig, Sampling, SamplingConfig
 
 _NO_ID = -1  # in a history that is not full yet

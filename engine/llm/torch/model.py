@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 
-from voicegate.engine.llm.kv_cache import RaggedAttention
-from voicegate.engine.llm.linear import Linear
+from voicegate.engine.llm.torch.kv_cache import RaggedAttention
+from voicegate.engine.llm.torch.linear import Linear
 from voicegate.engine.model.config import HeadBias, LlmConfig
 from voicegate.engine.model.weights import Shape, check_shapes
 

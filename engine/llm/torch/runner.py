@@ -16,10 +16,10 @@ from voicegate.engine.device.one_thread import OneThread
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import BistreamPolicy
 from voicegate.engine.llm.feed import Feed
-from voicegate.engine.llm.kv_cache import KvCache, RaggedAttention, Span
-from voicegate.engine.llm.model import LlmModel, num_products
 from voicegate.engine.llm.runner import Live, LlmRunner
-from voicegate.engine.llm.slot_samplers import slot_sampler
+from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
+from voicegate.engine.llm.torch.model import LlmModel, num_products
+from voicegate.engine.llm.torch.slot_samplers import slot_sampler
 from voicegate.engine.model.config import LlmConfig, Sampling
 
 _Work = tuple[Live, Feed]  # a sequence and what this step feeds it

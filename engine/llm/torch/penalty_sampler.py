@@ -5,7 +5,7 @@ The order is Hugging Face's: penalty, temperature, top-k, top-p within what is l
 
 import torch
 
-from voicegate.engine.llm.sampler import BestIds, Draw, inverse_cdf, mask_ends
+from voicegate.engine.llm.torch.sampler import BestIds, Draw, inverse_cdf, mask_ends
 from voicegate.engine.model.config import LlmConfig, PenaltySamplingConfig
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch.nn import functional
 
-from voicegate.engine.vocoder.state import BatchRows, Layout, Tails, behind_tail, merged_layouts
+from voicegate.engine.vocoder.torch.state import BatchRows, Layout, Tails, behind_tail, merged_layouts
 
 Weights = Mapping[str, torch.Tensor]
 

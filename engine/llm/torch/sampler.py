@@ -1,65 +1,18 @@
 """Repetition-aware sampling of speech tokens, batched, without a host read on a GPU.
 
 Follows upstream's ras_sampling (cosyvoice/utils/common.py; VALL-E 2, arXiv:2406.05370). Randomness comes in as two
-uniforms per row, hashed from (seed, number of the sampling call), so that a row does not depend on its batch.
+uniforms per row (slots.py), so that a row does not depend on its batch.
 """
 
 import math
 from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 
 # weights [B, N] float32, not normalised; uniforms [B] float64 in (0, 1) -> index [B] int64
 Draw = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
-UNIFORMS_PER_CALL = 2  # one for the nucleus, one for the redraw of a repeated token
-
-# SplitMix64 (Steele, Lea, Flood 2014): the increment and the two multipliers of its finaliser.
-_GOLDEN_GAMMA = 0x9E3779B97F4A7C15
-_MIX_1 = 0xBF58476D1CE4E5B9
-_MIX_2 = 0x94D049BB133111EB
-_MASK_64 = (1 << 64) - 1
-_CALL_STRIDE = np.uint64(UNIFORMS_PER_CALL * _GOLDEN_GAMMA & _MASK_64)
-_OFFSETS_OF_CALL = [_GOLDEN_GAMMA * (draw + 1) & _MASK_64 for draw in range(UNIFORMS_PER_CALL)]
-_DRAW_OFFSETS = np.array(_OFFSETS_OF_CALL, dtype=np.uint64)
-
-
-def seed_key(seed: int) -> np.uint64:
-    """What `uniforms` wants of a seed, which may be any int; taken modulo 2**64."""
-    # Mixed before the counter is added: otherwise neighbouring seeds would walk one common sequence.
-    return np.uint64(_mix_one(seed & _MASK_64))
-
-
-def uniforms(keys: npt.NDArray[np.uint64], calls: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """[B, UNIFORMS_PER_CALL] float64 in the open interval (0, 1), a pure function of each row's (key, call).
-
-    `keys` [B] from `seed_key`; `calls` [B] the numbers, from 0, of the rows' sampling calls.
-    """
-    mixed = _mix((keys + calls * _CALL_STRIDE)[:, None] + _DRAW_OFFSETS)
-    # 52 bits and a half: neither 0 nor, by rounding, 1 can come out.
-    return ((mixed >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-
-
-def first_uniforms(key: np.uint64) -> list[float]:
-    """`uniforms` of a key's call 0, [UNIFORMS_PER_CALL], in a tenth of the time."""
-    mixed = [_mix_one((int(key) + offset) & _MASK_64) for offset in _OFFSETS_OF_CALL]
-    return [((bits >> 12) + 0.5) * 2.0**-52 for bits in mixed]
-
-
-def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(_MIX_1)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(_MIX_2)
-    return state ^ (state >> np.uint64(31))
-
-
-def _mix_one(state: int) -> int:
-    state = (state ^ state >> 30) * _MIX_1 & _MASK_64
-    state = (state ^ state >> 27) * _MIX_2 & _MASK_64
-    return state ^ state >> 31
 
 
 def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
