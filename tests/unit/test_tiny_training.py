@@ -3,6 +3,8 @@
 import os
 import random
 import signal
+import wave
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from models.tiny.training import (
     kokoro_weights,
     llm,
     pack,
+    prompts,
     run,
     shards,
     speech_tokenizer,
@@ -34,6 +37,9 @@ from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.vocoder.weights import load_vocoder_weights
+from voicegate.engine.voices.features import PromptAudio
+from voicegate.engine.voices.store import load_voices
+from voicegate.engine.voices.tiny_analyser import TinyAnalyser
 
 _FRAMES = 60
 
@@ -85,6 +91,24 @@ def test_a_step_of_each_stage_makes_a_model_that_the_engine_loads(trained: Path,
     assert "Kokoro-82M" in (tmp_path / "NOTICE").read_text()
     names = set(load_state_dict(TINY_MODEL_DIR / "speech_tokenizer.safetensors"))
     assert set(load_state_dict(tmp_path / "speech_tokenizer.safetensors")) == names
+
+
+def test_a_voice_is_found_under_its_old_name_too(trained: Path, tmp_path: Path) -> None:
+    export.export(trained, TINY_MODEL_DIR, tmp_path, flow="flow", steps=10, guidance=0.7)
+    (tmp_path / "voices").mkdir()
+    for name in VOICES:
+        prompts.write_voice(tmp_path, name, np.random.default_rng(0).normal(0, 3000, 48_000).astype(np.int16))
+    found = load_voices(tmp_path, replace(load_model_config(tmp_path), default_voice="woman"))
+    assert set(found) == {"woman", "man", "slt", "rms"}
+    new, old = found["woman"], found["slt"]
+    assert old.description == "female, US English; the old name of woman"
+    for one, other in ((new.speech_tokens, old.speech_tokens), (new.mel, old.mel), (new.embedding, old.embedding)):
+        torch.testing.assert_close(one, other)
+    enroller = TinyAnalyser(tmp_path, [new])
+    with wave.open(str(tmp_path / "voices" / "woman_prompt.wav")) as file:
+        pcm = np.frombuffer(file.readframes(file.getnframes()), np.int16)
+    audio = PromptAudio.from_samples(torch.from_numpy(pcm.astype(np.float32) / 32768), 24_000)
+    assert torch.equal(enroller.speech_tokens(audio), new.speech_tokens), "as adding the recording makes them"
 
 
 def test_a_run_goes_on_where_it_stopped(
