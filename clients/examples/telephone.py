@@ -46,7 +46,7 @@ _MU_LAW = bytes(mu_law(sample - 32_768) for sample in range(65_536))
 
 
 def to_mu_law(samples: bytes) -> bytes:
-    """Level of 16-bit PCM in this machine's byte order."""
+    """Encode 16-bit PCM in this machine's byte order."""
     return bytes(_MU_LAW[sample + 32_768] for sample in array.array("h", samples))
 
 
