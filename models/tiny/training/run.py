@@ -275,7 +275,7 @@ class Run:
         print(f"{self.name}: diverged; back to step {good.num_steps}, at half the rate", flush=True)
 
     def save(self) -> None:
-        """What was well at the last report, of a watched run; else what there is."""
+        """Save the last good report of a watched run; else the present state."""
         good = self._good or self._reached()
         names = [name for name, _ in self.averaged_state_parameters()]
         self._path.parent.mkdir(parents=True, exist_ok=True)
