@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.integration.configurations import configurations
 from tests.support.patience import PATIENCE_S
 from tests.support.snippets import ROOT, Snippet, commands, snippets
 from voicegate import __version__
@@ -111,7 +110,6 @@ OTHER_BLOCKS: Final = {
     ("docs/operations/security.md", "nginx"): "tests/browser/test_folder.py",
     ("docs/operations/security.md", "caddy"): "tests/browser/test_folder.py",
 }
-FRAMEWORKS: Final = {"livekit": "elevenlabs.TTS(", "pipecat": "ElevenLabsTTSService("}
 
 
 def kinds_of(line: str) -> list[str]:
@@ -139,13 +137,10 @@ def test_every_other_block_is_run_or_named() -> None:
 
 
 def is_configuration(code: str) -> bool:
-    """README's line for a framework is one of docs/compatibility.md, which is run where that framework is."""
-    told = {
-        ast.dump(ast.parse(block.replace('"anna"', '"rms"')))
-        for framework in FRAMEWORKS
-        for block in configurations(framework, "localhost:8080")
-    }
-    return ast.dump(ast.parse(code)) in told
+    """README's line for a framework is in the README of its plugin, which is run where that framework is."""
+    (told,) = (ast.unparse(each.value) for each in ast.parse(code).body if isinstance(each, ast.Assign))
+    fragments = [ast.unparse(ast.parse(each.code)) for each in snippets() if each.document in FRAGMENTS]
+    return any(told.replace("localhost", "127.0.0.1") in fragment for fragment in fragments)
 
 
 def test_what_is_named_is_there() -> None:
