@@ -1,6 +1,6 @@
 # The gateway: --target cpu (the default: small, the tiny model), gpu (our runner on CUDA), tensorrt-llm (NVIDIA's, for
 # --llm-backend tensorrt-llm). Not built in CI (no container engine there): see docs/operations/deploying.md, "Container".
-# What changes seldom stands below what changes often: an edit of our code installs our wheels again, and nothing else.
+# Layers that change seldom stand below those that change often: an edit of our code installs our wheels again, and nothing else.
 # For builds that can be repeated give digests: --build-arg PYTHON_IMAGE=python:3.12-slim@sha256:...
 ARG PYTHON_IMAGE=python:3.12-slim
 # NVIDIA's image of TensorRT-LLM's release 1.2.1, under the name that its catalogue or your registry gives it.
@@ -26,7 +26,7 @@ COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip pip wheel --no-deps --wheel-dir /wheels . ./models
 
 
-# What all three are told, and how they are asked whether they are well.
+# Settings of all three, and their health check.
 FROM ${PYTHON_IMAGE} AS server
 
 # libopus is all that wheels do not bring: soundfile's have libsndfile in them, PyAV's FFmpeg.
@@ -34,7 +34,7 @@ FROM ${PYTHON_IMAGE} AS server
 RUN apt-get update && apt-get install -y --no-install-recommends libopus0 && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 voicegate && install -d -o 10001 /voices /cache
 
-# Who runs it gives it a key (VOICEGATE_API_KEY) or says that it needs none (VOICEGATE_REQUIRE_KEY=false).
+# Its operator gives it a key (VOICEGATE_API_KEY) or says that it needs none (VOICEGATE_REQUIRE_KEY=false).
 # Docker kills what has not stopped after 10 s: whoever gives it longer raises the drain time, too.
 ENV VOICEGATE_HOST=0.0.0.0 VOICEGATE_METRICS_HOST=0.0.0.0 VOICEGATE_REQUIRE_KEY=true VOICEGATE_DRAIN_S=8
 EXPOSE 8080
@@ -51,7 +51,7 @@ FROM ${TENSORRT_LLM_IMAGE} AS tensorrt-llm
 RUN apt-get update && apt-get install -y --no-install-recommends libopus0 && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 voicegate && install -d -o 10001 /voices /cache
 
-# What NVIDIA has put there stays as it is, its torch and Triton above all; what is missing is added.
+# NVIDIA's parts stay as they are, its torch and Triton above all; missing ones are added.
 COPY --from=requirements /src/tensorrt-llm.txt /opt/voicegate/requirements.txt
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip freeze --exclude-editable > /opt/voicegate/all.txt \

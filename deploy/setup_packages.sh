@@ -26,7 +26,7 @@ case $([ "$(uname)" = Linux ] && pip --dry-run --no-deps --ignore-installed torc
     ;;
 esac
 
-# Of 19,000 modules one in ten is imported: each is compiled when it is, by `make`, which lets bytecode be kept.
+# One in ten of 19,000 modules is imported: each is compiled when it is, by `make`, which lets bytecode be kept.
 install() { pip --quiet --no-compile -e models -e ".[$extras]"; }
 # A download may break off, which an old pip does not take up again. What has come whole is in its cache.
 install || { say "pip failed; once more, in case it was the network" && install; } || {

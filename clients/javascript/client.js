@@ -15,7 +15,7 @@ const OPTIONS = [
   ...["voice", "format", "speed", "instruct", "seed", "mode", "leadMs", "language", "normalize"],
   ...["maxBufferDelayMs", "pronunciations"],
 ];
-// What a subprotocol may be made of (RFC 9110): browsers can send a token in no other way.
+// Characters of a subprotocol (RFC 9110): browsers can send a token in no other way.
 const SUBPROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const INQUIRY_TIMEOUT_MS = 5_000;
 

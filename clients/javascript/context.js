@@ -186,7 +186,7 @@ export class Context extends EventTarget {
     this.#emit("finished", ending);
   }
 
-  /** Of any kind: whoever waits looks whether it is what it waits for. */
+  /** Wakes waiters for news of any kind: each looks whether it is its own. */
   #news() {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }

@@ -1,4 +1,4 @@
-/** What the gateway refused, or what befell the way to it; `code` says which. Wrong arguments are a TypeError. */
+/** A refusal of the gateway, or a fault on the way to it; `code` says which. Wrong arguments are a TypeError. */
 export class GateError extends Error {
   name = "GateError";
 

@@ -1,4 +1,4 @@
-// What the tests do inside the page: a player whose output is recorded.
+// The tests' part inside the page: a player whose output is recorded.
 
 import { Player } from "/player/player.js";
 
@@ -57,7 +57,7 @@ export function frameNow({ audioContext }) {
   return Math.round(audioContext.currentTime * audioContext.sampleRate);
 }
 
-/** Of the first sample that was not silence. */
+/** Time of the first sample that was not silence. */
 export function frameOf({ blocks }) {
   const block = blocks.find(({ samples }) => samples.some((sample) => sample !== 0));
   return block.frame + block.samples.findIndex((sample) => sample !== 0);

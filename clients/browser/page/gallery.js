@@ -17,7 +17,7 @@ const GREETINGS = {
 };
 const ANY = "";
 
-/** Of a tag, its language: en of en-GB. */
+/** The language of a tag: en of en-GB. */
 const base = (tag) => tag?.split("-")[0] ?? ANY;
 
 /** A language's name in the user's own; the tag itself where the browser knows none. */

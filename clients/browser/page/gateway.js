@@ -1,4 +1,4 @@
-// What the page shows of the gateway: whether it is there, why not, and what may be chosen.
+// The gateway as the page shows it: whether it is there, why not, and what may be chosen.
 
 const CONNECTION_LOST = "Connection lost, connecting again";
 
@@ -14,7 +14,7 @@ export class GatewayStatus {
   }
 
   async show({ state, reason }, info) {
-    // What is said already need not be said again at each try.
+    // A known reason need not be said again at each try.
     if (state === "connecting" && this.#wasLost) return;
     // It may be there again before it has been asked why it was not.
     if (state === "lost" && this.#pill.dataset.state === "ready") this.#words.textContent = CONNECTION_LOST;

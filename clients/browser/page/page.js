@@ -34,7 +34,7 @@ let position = null; // of it, to be shown with the next frame
 
 function createPlayer() {
   player?.close();
-  // What the page's address asks, a token above all, the stream's asks too.
+  // The stream's address asks as the page's does, for a token above all.
   const created = new Player({ url: `./${location.search}`, decoder: at("decoder").value });
   const on = (type, listen) =>
     created.addEventListener(type, ({ detail }) => {
@@ -85,7 +85,7 @@ async function showVoices() {
 
 // --- speaking --------------------------------------------------------------------------------------------------------
 
-/** What the page's controls say of how to speak; a seed of its own, by which it can be made again. */
+/** Options of speech from the page's controls; a seed of its own, by which it can be made again. */
 function chosen() {
   return {
     voice: at("voice").value || undefined,

@@ -1,4 +1,4 @@
-// What was said, as a file, and as the commands that make it without this page.
+// Speech as a file, and as the commands that make it without this page.
 
 /** A request to /v1/audio/speech for what the page says; undefined fields are the server's. */
 export function speechRequest({ text, voice, language, speed, seed }, format) {

@@ -26,7 +26,7 @@ export class Transcript {
     this.#element.classList.add("over");
   }
 
-  /** Of a long text. Who points at it, or has put the focus there, reads at a pace of their own. */
+  /** Follows a long text. A reader who points at it, or has put the focus there, has a pace of their own. */
   #follow() {
     const box = this.#element;
     const top = this.#current.offsetTop;

@@ -1,4 +1,4 @@
-// What was sent and may not have arrived, and how much has come; docs/protocol.md, section 9. Pure.
+// Sent messages that may not have arrived, and how much has come; docs/protocol.md, section 9. Pure.
 
 const ACK_MESSAGES = 32;
 const ACK_BYTES = 16 * 1024;

@@ -47,7 +47,7 @@ export class Link {
     return Math.max(0, performance.now() - this.#readyAtMs);
   }
 
-  /** What is of the moment goes out now or never; the rest goes out on the next socket, if there is to be one. */
+  /** Messages of the moment go out now or never; others on the next socket, if there is to be one. */
   send(json, { isOfTheMoment = false } = {}) {
     if (this.#isResumable && !isOfTheMoment) this.#delivery.keep(json);
     if (this.#isUp) this.#socket.send(json);
@@ -87,7 +87,7 @@ export class Link {
     try {
       socket = new this.#WebSocket(this.#address, this.#subprotocols);
     } catch (error) {
-      // Of ws on a page of https, say. Not in this turn: whoever made this link does not know it yet.
+      // For ws on a page of https, say. Not in this turn: the maker of this link does not know it yet.
       this.#timer = setTimeout(() => this.#hasClosed(1006, [error.message]));
       return;
     }
@@ -95,7 +95,7 @@ export class Link {
     socket.binaryType = "arraybuffer";
     socket.onmessage = ({ data }) => this.#receive(data);
     socket.onclose = ({ code, reason }) => this.#hasClosed(code, [`close code ${code}`, reason, this.#lastWords]);
-    // Of what a page's policy forbids there is no `close`.
+    // A socket that a page's policy forbids has no `close`.
     socket.onerror = () => this.#isUp || this.#hasClosed(1006, ["it cannot be reached, or refuses"]);
     this.#timer = setTimeout(() => this.#hasClosed(1006, ["no answer"]), DIAL_TIMEOUT_MS);
   }
@@ -156,7 +156,7 @@ export class Link {
     this.#on.message(message);
   }
 
-  /** What is about the session itself, or the socket. */
+  /** Messages about the session itself, or the socket. */
   #readOwn(message) {
     switch (message.type) {
       case "ready":

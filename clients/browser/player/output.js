@@ -1,7 +1,7 @@
 // Where samples become sound: a Playout on the audio thread, or, where a page is not secure (http other than
 // localhost has no AudioWorklet), on the page's own.
 
-// Of the page's own thread. Lower stutters when the page is busy; higher comes later, 43 ms at 48 kHz.
+// Buffer of the page's own thread. Lower stutters when the page is busy; higher comes later, 43 ms at 48 kHz.
 const SCRIPT_SAMPLES = 2048;
 
 /** {node, createPort(), clear(context), close()}: a port takes samples, as messages that Playout.receive knows; `tell` as

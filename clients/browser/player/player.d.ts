@@ -5,7 +5,7 @@ import type { AlignedText, OpenOptions, Ready } from "./wire.js";
 export type { AlignedText, OpenOptions, Ready };
 
 export interface PlayerOptions {
-  /** Of the gateway: ws, wss, http or https; with a slash at its end where a proxy has it in a folder
+  /** The gateway's URL: ws, wss, http or https; with a slash at its end where a proxy has it in a folder
    * (https://site.example/voice/). Default: the one that serves this page. */
   url?: string;
   /** Default "auto": the browser's own where it proves to work, else the vendored one. */
@@ -38,7 +38,7 @@ export class Player extends EventTarget {
   readonly roundTripMs: number | null;
   readonly contexts: Context[];
   readonly audioContext: AudioContext | null;
-  /** What sounds, for analysers and for other ways than `audioContext.destination`; there once `start` has resolved. */
+  /** The output, for analysers and for other ways than `audioContext.destination`; there once `start` has resolved. */
   readonly output: AudioNode | null;
   /** Call it in a click or a key press. `open` does too; later gestures anywhere on the page make up for a missed one. */
   start(): Promise<void>;
@@ -102,7 +102,7 @@ export interface ContextEventMap {
   underrun: CustomEvent<Position>;
   /** All of it was played. */
   ended: CustomEvent<Position>;
-  /** What has come is still played; then it has `finished`. */
+  /** Received audio is still played; then it has `finished`. */
   failed: CustomEvent<{ code: string; message: string; retryAfterMs: number | null }>;
   finished: CustomEvent<Result>;
 }
@@ -116,7 +116,7 @@ export class Context extends EventTarget {
   readonly voice: string | null;
   /** When each piece of the text sounds, as far as known. */
   readonly alignment: AlignedText[];
-  /** What the listener has heard: without what the device still holds. */
+  /** Milliseconds that the listener has heard: without audio that the device still holds. */
   readonly playedMs: number;
   readonly bufferMs: number;
   readonly receivedMs: number;

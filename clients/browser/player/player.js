@@ -21,7 +21,7 @@ const START_MS = 80;
 const MAX_START_MS = 10_000;
 const ENDS = ["done", "cancelled"]; // of a context, but for `failed`
 
-// What browsers count as a gesture that may start sound; a pointer that goes down does not.
+// Gestures that browsers let start sound; a pointer that goes down does not.
 const GESTURES = ["click", "keydown", "touchend"];
 
 // As the protocol has them: of another one no answer comes that names it.
@@ -170,7 +170,7 @@ export class Player extends EventTarget {
     this.#worker.postMessage({ type: "audio", port, rateHz: this.audioContext.sampleRate }, [port]);
   }
 
-  /** What is open will not sound; what is opened next tries anew. */
+  /** Open contexts will not sound; later ones try anew. */
   #loseOutput(reason) {
     this.audioContext?.removeEventListener("statechange", this.#noteAudioState);
     this.#output?.close();

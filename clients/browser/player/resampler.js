@@ -43,7 +43,7 @@ export class Resampler {
     return output;
   }
 
-  /** What was held back, with silence after the end. */
+  /** The held-back rest, with silence after the end. */
   finish() {
     return this.isIdentity ? new Float32Array(0) : this.push(new Float32Array(this.#half));
   }

@@ -95,7 +95,7 @@ export class Stream {
     else this.#decoder = decoder;
   }
 
-  /** What the browser's decoder has left undone, the other one does. */
+  /** The other decoder does what the browser's has left undone. */
   async #replaceDecoder() {
     const { unheard } = this.#decoder;
     await this.#createDecoder(await chooseDecoder("wasm"));

@@ -6,7 +6,7 @@ import { isHighSurrogate } from "./wire.js";
 export class TextJoiner {
   #half = "";
 
-  /** What can leave. */
+  /** Text that can leave. */
   push(text) {
     const all = this.#half + text;
     const numWhole = all.length - (all !== "" && isHighSurrogate(all, all.length - 1) ? 1 : 0);
@@ -14,7 +14,7 @@ export class TextJoiner {
     return all.slice(0, numWhole);
   }
 
-  /** What is left: no more text follows. */
+  /** The rest: no more text follows. */
   finish() {
     const half = this.#half;
     this.#half = "";

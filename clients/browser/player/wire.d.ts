@@ -1,7 +1,7 @@
 // Types of what wire.js and text.js make of the protocol's messages, for every client in JavaScript. Times are in
 // milliseconds.
 
-/** What the gateway says of itself; docs/protocol.md, section 4. */
+/** The gateway's greeting; docs/protocol.md, section 4. */
 export interface Ready {
   session: string;
   model: string;
@@ -17,7 +17,7 @@ export interface Ready {
   voice_languages: Record<string, string>;
 }
 
-/** What is left out is the gateway's choice. */
+/** Fields that are left out are the gateway's choice. */
 export interface OpenOptions {
   /** 1 to 64 printable characters; in the gateway's logs. */
   id?: string;
@@ -36,7 +36,7 @@ export interface OpenOptions {
   normalize?: boolean;
   /** The longest time for which text waits for more of it. */
   maxBufferDelayMs?: number;
-  /** What is written, and what is said for it. */
+  /** Written words, and those said for them. */
   pronunciations?: Record<string, string>;
 }
 

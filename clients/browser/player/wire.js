@@ -9,7 +9,7 @@ const FLAG_DISCONTINUITY = 4;
 export const SUBPROTOCOL = "voicegate.v1";
 const STREAM_PATH = "/v1/stream";
 
-/** What a peer sent cannot be read. */
+/** A peer's message cannot be read. */
 export class WireError extends Error {}
 
 /** `base` with ws for http, and the protocol's path where it names none. */
@@ -58,7 +58,7 @@ function splitPackets(view) {
   return packets;
 }
 
-// What this client reads of each message, and of which type; it trusts no message that lacks one.
+// Fields that this client reads of each message, with their types; it trusts no message that lacks one.
 const SERVER_FIELDS = {
   ready: { session: "string", token: "string", voices: "object", default_voice: "string", limits: "object" },
   opened: {

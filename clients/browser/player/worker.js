@@ -18,7 +18,7 @@ class Sink {
     this.#attach({ port, rateHz });
   }
 
-  /** What is posted from here on is for the next. */
+  /** Messages from here on are for the next. */
   detach() {
     this.#attached = new Promise((resolve) => (this.#attach = resolve));
   }

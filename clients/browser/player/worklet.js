@@ -1,4 +1,4 @@
-// What stands between the network and the loudspeaker: samples in as they come, samples out as they are due.
+// The buffer between the network and the loudspeaker: samples in as they come, samples out as they are due.
 //
 // Contexts are played one after the other, in the order in which they were opened. A context begins once `startMs` are
 // there. At an underrun it fades out, and goes on once enough is there for the worst wait seen lately, so that one
@@ -6,7 +6,7 @@
 // that are asked for. It imports nothing: bundlers copy the file of an AudioWorklet as it is.
 
 const FADE_MS = 5; // lower clicks; higher is heard as a fade
-// Of the worst wait: what is to be there before it goes on. Lower has an underrun again; higher makes the gap longer.
+// Share of the worst wait that is to be there before it goes on. Lower has an underrun again; higher makes the gap longer.
 const REFILL_FACTOR = 1.25;
 const REFILL_MAX_MS = 400;
 // In which the lesson of a wait fades. Lower forgets that the network is bad; higher makes later gaps longer.
@@ -31,7 +31,7 @@ export class Playout {
     this.#untilReport = this.#samplesIn(REPORT_MS);
   }
 
-  /** What a worker sends to the audio thread: one of the four calls below. */
+  /** A worker's message to the audio thread: one of the four calls below. */
   receive(message) {
     switch (message.type) {
       case "open":

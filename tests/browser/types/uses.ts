@@ -1,4 +1,4 @@
-// What player.d.ts promises (`told/`), as a page would use it, and against what the JavaScript is (`made/`).
+// Promises of player.d.ts (`told/`), as a page would use them, against the JavaScript itself (`made/`).
 import { Context, Player } from "./told/player.js";
 import type { AlignedText, PlayerOptions, Position, Ready, Result, Timing } from "./told/player.js";
 import * as made from "./made/player.js";

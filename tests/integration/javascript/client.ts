@@ -1,4 +1,4 @@
-// What client.d.ts promises, as a program would use it. `made` is the JavaScript without its types.
+// Promises of client.d.ts, as a program would use them. `made` is the JavaScript without its types.
 import { connect, Context, Gate, GateError } from "voicegate";
 import type { AlignedText, Cancelled, Done, Failed, Packet, Ready, Split } from "voicegate";
 import * as made from "./made/client.js";
