@@ -29,6 +29,7 @@ class Addition:
 ADDITIONS: Final = (
     Addition("cosyvoice2-stepaudio2", "family", "families/stepaudio2"),
     Addition("tensorrt-llm", "llm", "backends/tensorrt_llm"),
+    Addition("vllm", "llm", "backends/vllm"),
     Addition("tensorrt", "token2wav", "backends/tensorrt"),
     Addition("disaggregated", "layout", "backends/disaggregated"),
 )

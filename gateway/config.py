@@ -51,7 +51,7 @@ FlowProducts = Literal["precision", "float8"]
 FlowContext = Literal["whole", "trimmed"]
 Networks = tuple[IPv4Network | IPv6Network, ...]
 Token2wavBackend = Literal["auto", "cuda", "tensorrt"]
-LlmBackend = Literal["auto", "cuda", "tensorrt-llm", "torch"]
+LlmBackend = Literal["auto", "cuda", "tensorrt-llm", "vllm", "torch"]
 VocoderPrecision = Literal["float16", "bfloat16", "tf32", "float32"]
 
 
@@ -220,7 +220,7 @@ class GatewayConfig:
         "auto", "what runs the speech LLM; auto: cuda (our kernels) on a GPU, torch on a CPU"
     )
     merged_hf_dir: Path | None = setting(
-        None, "for tensorrt-llm: the checkpoint that `voicegate convert --merged-hf` wrote"
+        None, "for tensorrt-llm and vllm: the checkpoint that `voicegate convert --merged-hf` wrote"
     )
     llm_options: str = setting("", "of an LLM backend that has some: NAME=VALUE with commas, such as stream-interval=4")
     vocoder_backend: Token2wavBackend = setting(

@@ -13,6 +13,7 @@ import pytest
 from tests.support.self_scheduling import FULL, PLAIN, SelfSchedulingLlm
 from tests.support.tensorrt_llm.standin import Behaviour
 from tests.unit.engine.backends.tensorrt_llm.support import SmallModel, running
+from tests.unit.engine.backends.vllm.support import running as running_vllm
 from tests.unit.engine.llm.support import small_llm_config, small_state_dict
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.llm.backend import (
@@ -45,12 +46,21 @@ def tensorrt_llm(**settings: object) -> Iterator[LlmBackend]:
         yield made.backend
 
 
+@contextmanager
+def vllm(**settings: object) -> Iterator[LlmBackend]:
+    """Our backend over a stand-in for vLLM."""
+    with running_vllm(num_slots=NUM_SLOTS, **settings) as made:
+        yield made.backend
+
+
 BACKENDS: dict[str, Callable[[], AbstractContextManager[LlmBackend]]] = {
     "stepped": lambda: closing(runner()),
     "self-scheduling": lambda: closing(SelfSchedulingLlm(runner(), CONFIG, traits=FULL)),
     "as-tensorrt-llm": lambda: closing(SelfSchedulingLlm(runner(), CONFIG, traits=PLAIN, stream_interval=4)),
     "tensorrt-llm": lambda: tensorrt_llm(),
     "tensorrt-llm-aware": lambda: tensorrt_llm(is_repetition_aware=True, stream_interval=1, has_overlap=False),
+    "vllm": lambda: vllm(),
+    "vllm-nucleus": lambda: vllm(is_repetition_aware=False),
 }
 
 

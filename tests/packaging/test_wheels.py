@@ -99,8 +99,13 @@ def test_whatever_is_imported_is_declared(distributions: Distributions) -> None:
                 imported |= roots_imported(archive.read(name).decode())
     ours = {"voicegate", "voicegate_tiny_model", "pipecat_voicegate"}  # the last one: clients/pipecat
     imported -= {"_typeshed", "tensorrt_llm"}  # of type checkers, and of NVIDIA's image
-    homes = {"pipecat": ["pipecat-ai"], "livekit": ["livekit-agents"], **packages_distributions()}  # in no environment
-    extras = (None, "server", "play", "gpu", "tensorrt", "otel", "pipecat", "livekit")
+    homes = {
+        "pipecat": ["pipecat-ai"],
+        "livekit": ["livekit-agents"],
+        "vllm": ["vllm"],
+        **packages_distributions(),
+    }  # in no environment
+    extras = (None, "server", "play", "gpu", "tensorrt", "otel", "pipecat", "livekit", "vllm")
     declared = {name.lower() for extra in extras for name in needs(distributions.wheel, extra)}
     for root in imported - sys.stdlib_module_names - ours:  # some have several homes, as `opentelemetry`
         assert declared & {home.lower().replace("_", "-") for home in homes[root]}, root
