@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from voicegate.engine.llm.model import TEXT_TABLE, llm_shapes
+from voicegate.engine.llm.torch.model import TEXT_TABLE, llm_shapes
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 from voicegate.engine.model.weights import num_weights

@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from voicegate.engine.llm.sampler import BestIds, mask_ends
+from voicegate.engine.llm.torch.sampler import BestIds, mask_ends
 from voicegate.engine.model.config import SamplingConfig
 
 

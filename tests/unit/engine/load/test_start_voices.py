@@ -46,7 +46,7 @@ TOO_LONG = with_transcript("guest", "Hello there, it is very nice" + RARE * 570)
 def test_a_transcript_that_leaves_a_sentence_no_room_is_refused_by_name() -> None:
     told = (
         r"^the transcript of voice 'guest' takes 2\d{3} of the model's text tokens, and at most 416 leave a sentence "
-        "room behind it: use a shorter recording"
+        "room after it: use a shorter recording"
     )
     with pytest.raises(VoiceRefused, match=told):
         check_voice(TOO_LONG, MODEL, tiny_tokenizer())

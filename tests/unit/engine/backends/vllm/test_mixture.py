@@ -13,7 +13,7 @@ from tests.unit.engine.backends.tensorrt_llm.support import SmallModel
 from tests.unit.engine.llm.support import small_llm_config
 from voicegate.engine.backends.vllm.mixture import RepetitionAwareMixture
 from voicegate.engine.backends.vllm.request_args import KEY, RequestArgs
-from voicegate.engine.llm.sampler import RepetitionAwareSampler
+from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
 from voicegate.engine.model.config import SamplingConfig
 
 CONFIG = small_llm_config()
