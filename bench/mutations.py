@@ -33,7 +33,7 @@ _OF_THE_WHOLE: Final = {
     "engine": ("tests/contract", "tests/unit/bench/test_simulated_gate.py", "tests/parity"),
     "gateway": ("tests/unit/gateway", "tests/integration/test_dialects.py", "tests/integration/test_resume.py"),
 }
-_HANGS_S: Final = 100.0
+_HANGS_S: Final = 200.0
 _SWAPPED: Final[dict[type[ast.AST], type[ast.AST]]] = {
     one: other
     for pair in (

@@ -34,7 +34,10 @@ def next_scope(scopes: Iterable[str], *, waiting: bool) -> str | None:
     return next((scope for scope in scopes if scope.startswith(_WAITING) == waiting), None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not hasattr(config, "workerinput"):
+        return  # one process alone runs them in the order that was asked for
+
     def rank(item: pytest.Item) -> int:
         folder = item.nodeid.split("/")[1]
         return _LONG_FIRST.index(folder) if folder in _LONG_FIRST else len(_LONG_FIRST)
