@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Page
 
 from tests.browser.rig import origin_of
-from tests.support.snippets import snippets
+from tests.support.snippets import ROOT, snippets
 from voicegate.engine.fake.engine import VOICES, FakeEngine
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
@@ -25,7 +25,8 @@ PAGE = """
 
 async def test_the_lines_speak(page: Page) -> None:
     engine = FakeEngine()
-    engine._voices = [replace(VOICES[0], name="rms")]
+    names = sorted(path.stem for path in (ROOT / "models/tiny/voices").glob("*.safetensors"))
+    engine._voices = [replace(VOICES[0], name=name) for name in names]
     async with running_gateway(GatewayConfig(), engine) as url:
         await page.goto(f"{origin_of(url)}/healthz")
         await page.mouse.click(5, 5)  # sound may start from here on
@@ -36,4 +37,4 @@ async def test_the_lines_speak(page: Page) -> None:
         await page.evaluate("button.onclick()")
         assert await page.evaluate("player.contexts.length") == 0, "it was heard to its end"
         await page.evaluate("microphone.onspeech()")
-    assert [request.voice for request in engine.requests] == ["rms"]
+    assert [request.voice in names for request in engine.requests] == [True]
