@@ -193,7 +193,7 @@ def renamed(old: str, new: str) -> Callable[[dict[str, Any]], None]:
         (lambda source: shutil.rmtree(source / "cosyvoice2_llm"), "has flow.yaml and no LLM: put Hugging Face's"),
         (lambda source: (source / "cosyvoice2_llm" / "tokenizer.json").unlink(), "which says which ids are speech"),
         (changed("tokenizer.json", renamed("<|s_0|>", "<|t_0|>")), r"has no token <\|s_0\|>"),
-        (changed("tokenizer.json", renamed("<|sos|>", "<|zos|>")), r"has <\|sos\|> as None; behind <\|s_6560\|> it"),
+        (changed("tokenizer.json", renamed("<|sos|>", "<|zos|>")), r"has <\|sos\|> as None; after <\|s_6560\|> it"),
         (changed("tokenizer.json", lambda content: content.pop("model")), "is no byte-level BPE tokenizer"),
         (lambda source: (source / "cosyvoice2_llm" / "tokenizer.json").write_text("[]"), r"tokenizer\.json holds no m"),
         (changed("tokenizer.json", lambda content: content["model"]["vocab"].pop("a")), "the ids are not 0 to 298"),
