@@ -1,11 +1,11 @@
-"""Backends of the speech LLM, compared: our CUDA runner, and TensorRT-LLM in the ways that it can be set up.
+"""Backends of the speech LLM, compared: our CUDA runner, TensorRT-LLM and vLLM in the ways that they can be set up.
 
     python -m voicegate.bench.engine.llm_backends --model DIR --merged-hf DIR --json FILE [--rows ours in-process ...]
 
 DIR, DIR: what `voicegate convert SRC DST --merged-hf DIR` made of one source. Each row is a run of bench.engine in a
 process of its own: TensorRT-LLM asks once how it is to run, and its memory comes back when its process ends. The file
 is written after each. Other options are bench.engine's. It needs trained weights: generated ones choose text ids too,
-which are no speech. Not run with TensorRT-LLM by those who wrote it (docs/adr/0015).
+which are no speech. Not run with TensorRT-LLM or vLLM by those who wrote it (docs/adr/0015).
 """
 
 import argparse
@@ -23,6 +23,7 @@ from voicegate.bench.engine.ablation import Row, chosen_rows, header, line
 
 _OURS: Final = "ours"
 _TENSORRT_LLM: Final = "llm_backend=tensorrt-llm"
+_VLLM: Final = "llm_backend=vllm"
 ROWS: Final = (
     Row(_OURS, ("llm_backend=cuda",)),
     Row("in-process", (_TENSORRT_LLM,)),
@@ -32,6 +33,8 @@ ROWS: Final = (
     Row("no-overlap", (_TENSORRT_LLM, "llm_options=overlap=false")),
     Row("no-reuse", (_TENSORRT_LLM, "llm_options=reuse=false")),
     Row("repetition-aware", (_TENSORRT_LLM, "llm_options=sampling=repetition-aware")),
+    Row("vllm", (_VLLM,)),
+    Row("vllm-nucleus", (_VLLM, "llm_options=sampling=nucleus")),
 )
 
 _SCENARIOS: Final = ("first-audio", "live-128", "burst-128", "sustain-300")

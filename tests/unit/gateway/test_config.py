@@ -26,7 +26,7 @@ def test_the_tiny_model_is_served_where_no_other_is_named(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "voicegate_tiny_model", SimpleNamespace(MODEL_DIR=tmp_path))
     assert GatewayConfig().found_model_dir() == tmp_path
     monkeypatch.setitem(sys.modules, "voicegate_tiny_model", None)
-    with pytest.raises(ConfigError, match=r"--model-dir.*pip install dist/.*\[server\]"):
+    with pytest.raises(ConfigError, match=r"--model-dir.*pip install \./models .*\[server\]"):
         GatewayConfig().found_model_dir()
 
 

@@ -20,7 +20,7 @@ FIGURES = {"first_audio_ms": {"p50": 20.0, "p95": 30.0}, "audio_s_per_s": 8.0}
 def test_each_row_is_a_setup_of_its_own() -> None:
     configs = [with_settings(EngineConfig(Path("model")), row.settings) for row in ROWS]
     assert len(set(map(repr, configs))) == len(ROWS)
-    assert [config.llm_backend for config in configs] == ["cuda"] + ["tensorrt-llm"] * (len(ROWS) - 1)
+    assert [config.llm_backend for config in configs] == ["cuda"] + ["tensorrt-llm"] * (len(ROWS) - 3) + ["vllm"] * 2
 
 
 def test_every_row_is_a_process_and_one_that_fails_stops_none(
