@@ -14,7 +14,6 @@ from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import Lane, Mark
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import InvalidRequest, LlmTraits, SequenceOutput, SequenceRequest
-from voicegate.engine.llm.bistream import BistreamPolicy
 from voicegate.engine.llm.feed import SequenceState, check_text_ids
 from voicegate.engine.llm.sequence import Growing, LlmSequence, growing, make_sequence, streaming
 from voicegate.engine.llm.slots import Slots
@@ -58,21 +57,12 @@ class LlmRunner(ABC):
 
     traits = LlmTraits(takes_streamed_text=True, is_reproducible=True)
 
-    def __init__(
-        self,
-        config: LlmConfig,
-        lane: Lane,
-        *,
-        num_slots: int,
-        max_positions: int,
-        policy: BistreamPolicy = BistreamPolicy.ROBUST,
-    ) -> None:
+    def __init__(self, config: LlmConfig, lane: Lane, *, num_slots: int, max_positions: int) -> None:
         """`max_positions` per slot: prompt, text and speech of one sequence."""
         self.counters: defaultdict[str, float] = defaultdict(float)
         self.num_fetched = 0  # steps
         self._config = config
         self._lane = lane
-        self._policy = policy
         self._max_positions = min(max_positions, config.max_positions)
         self._slots = Slots(num_slots)
         self._lives: dict[int, Live] = {}
@@ -109,7 +99,7 @@ class LlmRunner(ABC):
     def add(self, request: SequenceRequest) -> None:
         if request.sequence_id in self._lives:
             raise InvalidRequest(f"sequence {request.sequence_id} is alive already")
-        sequence = make_sequence(self._config, request, self._policy)
+        sequence = make_sequence(self._config, request)
         slot = self._slots.allocate(request.seed)
         self._lives[request.sequence_id] = Live(request.sequence_id, sequence, slot)
 

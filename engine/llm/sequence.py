@@ -7,7 +7,7 @@ Layouts and quirks are upstream's (cosyvoice/llm/llm.py: Qwen2LM.inference, infe
 import numpy as np
 
 from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt, SequenceRequest
-from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
+from voicegate.engine.llm.bistream import Bistream
 from voicegate.engine.llm.feed import (
     Feed,
     Rows,
@@ -152,7 +152,7 @@ class Growing:
 LlmSequence = Unistream | Growing | Bistream
 
 
-def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamPolicy) -> LlmSequence:
+def make_sequence(config: LlmConfig, request: SequenceRequest) -> LlmSequence:
     """All backends ask this before a request takes a slot. Raises InvalidRequest for what the model cannot do."""
     if request.max_tokens is not None and request.max_tokens < 1:
         raise InvalidRequest(f"max_tokens is {request.max_tokens}; it must be at least 1")
@@ -162,7 +162,7 @@ def make_sequence(config: LlmConfig, request: SequenceRequest, policy: BistreamP
         return Growing(config, request.prompt, max_tokens=request.max_tokens)
     if not request.is_streaming:
         return Unistream(config, request.prompt, request.text_ids, max_tokens=request.max_tokens)
-    sequence = Bistream(config, request.prompt, policy=policy, max_tokens=request.max_tokens)
+    sequence = Bistream(config, request.prompt, max_tokens=request.max_tokens)
     sequence.push_text(request.text_ids)
     return sequence
 

@@ -18,7 +18,6 @@ from voicegate.engine.llm.backend import (
     SequenceOutput,
     SequenceRequest,
 )
-from voicegate.engine.llm.bistream import BistreamPolicy
 from voicegate.engine.llm.feed import check_text_ids
 from voicegate.engine.llm.runner import LlmRunner
 from voicegate.engine.llm.sequence import Growing, make_sequence
@@ -101,7 +100,7 @@ class SelfSchedulingLlm:
             raise InvalidRequest(f"sequence {request.sequence_id} is alive already")
         if request.is_streaming and not self.traits.takes_streamed_text:
             raise InvalidRequest("this LLM takes no streamed text")
-        make_sequence(self._config, request, BistreamPolicy.ROBUST)  # raises InvalidRequest
+        make_sequence(self._config, request)  # raises InvalidRequest
         if not self.num_free_slots:
             raise NoFreeSlot(f"all {self._num_slots} slots are taken")
         self._order(lambda: self._begin(request))

@@ -18,7 +18,7 @@ from voicegate.engine.llm.backend import (
     SequenceOutput,
     SequenceRequest,
 )
-from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
+from voicegate.engine.llm.bistream import Bistream
 from voicegate.engine.llm.feed import check_text_ids
 from voicegate.engine.llm.sequence import growing, make_sequence, streaming
 from voicegate.engine.model.config import LlmConfig
@@ -96,7 +96,7 @@ class LeggedLlm:
     def add(self, request: SequenceRequest) -> None:
         if request.sequence_id in self._alive:
             raise InvalidRequest(f"sequence {request.sequence_id} is alive already")
-        sequence = make_sequence(self._config, request, BistreamPolicy.ROBUST)
+        sequence = make_sequence(self._config, request)
         if isinstance(sequence, Bistream):
             raise InvalidRequest(f"{self._name} takes no streamed text")
         self._check_merged((*request.prompt.text_ids, *request.text_ids))

@@ -14,7 +14,7 @@ from voicegate.engine.device.capture import Capturable
 from voicegate.engine.device.lanes import HOST_LANE, CudaLane, Lane
 from voicegate.engine.device.overlap import can_overlap
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
-from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
+from voicegate.engine.llm.bistream import Bistream
 from voicegate.engine.llm.cuda.body import DecoderBody, max_shared_memory_bytes
 from voicegate.engine.llm.cuda.config import CudaLlmConfig, TileTable, default_tiles
 from voicegate.engine.llm.cuda.device_queue import CudaStep, DeviceQueue, Member, Transfer
@@ -45,7 +45,6 @@ class CudaLlmRunner(LlmRunner):
         max_positions: int,
         device: torch.device | str = "cuda",
         dtype: torch.dtype = torch.bfloat16,
-        policy: BistreamPolicy = BistreamPolicy.ROBUST,
         cuda: CudaLlmConfig | None = None,
         lane: Lane | None = None,
     ) -> None:
@@ -63,7 +62,7 @@ class CudaLlmRunner(LlmRunner):
         if lane is None:
             lane = CudaLane(device, urgency=0) if is_cuda else HOST_LANE
         stream = lane.stream if isinstance(lane, CudaLane) else None
-        super().__init__(config, lane, num_slots=num_slots, max_positions=max_positions, policy=policy)
+        super().__init__(config, lane, num_slots=num_slots, max_positions=max_positions)
         self._cuda = cuda
         self.body = DecoderBody(
             config,

@@ -14,7 +14,6 @@ from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import HOST_LANE, Lane
 from voicegate.engine.device.one_thread import OneThread
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
-from voicegate.engine.llm.bistream import BistreamPolicy
 from voicegate.engine.llm.feed import Feed
 from voicegate.engine.llm.runner import Live, LlmRunner
 from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
@@ -44,16 +43,14 @@ class TorchLlmRunner(LlmRunner):
         max_positions: int,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
-        policy: BistreamPolicy = BistreamPolicy.ROBUST,
-        packs_half_weights: bool = True,
         lane: Lane = HOST_LANE,
     ) -> None:
         """`max_positions` per slot: prompt, text and speech of one sequence. Raises WeightsError."""
-        super().__init__(config, lane, num_slots=num_slots, max_positions=max_positions, policy=policy)
+        super().__init__(config, lane, num_slots=num_slots, max_positions=max_positions)
         self._device = torch.device(device)
         is_cpu = self._device.type == "cpu"
         self._num_lines_of_one_thread = _ONE_THREADS_PRODUCTS // num_products(config) if is_cpu else 0
-        self._model = LlmModel(config, state_dict, device=device, dtype=dtype, packs_half_weights=packs_half_weights)
+        self._model = LlmModel(config, state_dict, device=device, dtype=dtype)
         self._cache = KvCache(
             config,
             num_slots=num_slots,

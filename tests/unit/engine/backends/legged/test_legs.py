@@ -7,7 +7,7 @@ import pytest
 from tests.unit.engine.backends.tensorrt_llm.support import CONFIG, VOCABULARY
 from voicegate.engine.backends.legged.legs import Leg, LeggedSequence, LegNews
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
-from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
+from voicegate.engine.llm.bistream import Bistream
 from voicegate.engine.llm.sequence import Growing, make_sequence
 
 FIRST = VOCABULARY.first_speech_id
@@ -19,7 +19,7 @@ PROMPT = LlmPrompt((1, CONFIG.end_of_prompt_id or 0), (7,))
 
 def legged(*, max_positions: int = 100, **request: Any) -> LeggedSequence:
     made = SequenceRequest(1, PROMPT, **{"text_ids": (10, 11), "max_tokens": 4, "seed": 9, **request})
-    sequence = make_sequence(CONFIG, made, BistreamPolicy.ROBUST)
+    sequence = make_sequence(CONFIG, made)
     assert not isinstance(sequence, Bistream)
     return LeggedSequence(made, sequence, CONFIG, VOCABULARY, max_positions=max_positions)
 
