@@ -16,11 +16,11 @@ connection.
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self, TypedDict, Unpack
+from typing import Any, Final, Literal, Self, TypedDict, Unpack
 
 from voicegate.clients.python.address import key_headers
 from voicegate.clients.python.backoff import Backoff
@@ -96,6 +96,10 @@ class Gate:
             await link.close()
             raise ContextClosed("the gate is closed")
         return self
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        """`gate = await connect(url)` enters it too. To close it is then its user's."""
+        return self.__aenter__().__await__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -239,7 +243,9 @@ def connect(
     ca_file: Path | None = None,
     link_options: LinkOptions | None = None,
 ) -> Gate:
-    """To be entered: `async with connect(url) as gate`. A url without a path means the protocol's own.
+    """To be entered: `async with connect(url) as gate`, or `gate = await connect(url)`.
+
+    A url without a path means the protocol's own.
 
     Without `api_key` the environment's VOICEGATE_API_KEY is sent, if there is one. `ca_file`: who signs the server's
     certificate, where the system does not know them.

@@ -67,6 +67,14 @@ async def words(*pieces: str) -> AsyncIterator[str]:
         yield piece
 
 
+async def test_a_gate_is_awaited_too_as_websockets_are(url: str) -> None:
+    gate = await connect(url)
+    assert len([packet async for packet in gate.speak("Hello.")]) > 5
+    await gate.close()
+    with pytest.raises(ContextClosed):
+        await gate.open()
+
+
 async def test_a_context_from_open_to_done(gate: Gate) -> None:
     context = await gate.open(voice="drone", seed=3)
     assert (context.opened.voice, context.opened.format.codec) == ("drone", "opus")

@@ -79,9 +79,9 @@ NOT_RUN: Final = {
     r"pip install (huggingface_hub|modelscope)$|hf download|modelscope download": "gigabytes of released weights",
     r"voicegate convert Fun-CosyVoice3": "the released weights; tests/unit/cli/test_convert.py has others",
     r"\S*bench/gpu_all.sh|PYTHON=\S+ bench/gpu_all.sh": "needs a GPU",
-    r"voicegate (convert|serve) .*--(merged-hf|llm-backend)": "TensorRT-LLM, which could not be installed",
-    r"python -m voicegate.bench.(engine.llm_backends|tensorrt)": "needs a GPU and NVIDIA's packages",
-    r"pip install -c deploy/gpu-versions.txt": "gigabytes of CUDA's libraries",
+    r"voicegate (convert|doctor|serve) .*--(merged-hf|llm-backend)": "TensorRT-LLM and vLLM need a GPU",
+    r"python -m voicegate.bench.(engine.llm_backends|tensorrt|gpu_tests)": "needs a GPU and NVIDIA's packages",
+    r"pip install (-c deploy/gpu-versions.txt )?-e models": "gigabytes of CUDA's libraries",
     r"export OPENAI_BASE_URL": "an LLM of yours; the examples' tests have one",
 }
 QUICKSTART: Final = "docs/quickstart-gpu.md"  # every command of it: tests/soak/test_quickstart.py
