@@ -14,7 +14,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
 from tests.support.golden import golden_state_dict, load_arrays
-from tests.support.late_lane import fetch_oldest
+from tests.support.lanes import fetch_oldest
 from tests.support.llm_draws import KernelSampler, flags_of
 from tests.unit.engine.llm.support import (
     EOS,

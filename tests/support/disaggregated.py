@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from tests.support.hollow_stages import Hollow, hollow, hollow_runner
-from tests.support.late_lane import on_lane
-from tests.support.stuck_lane import StuckLane
+from tests.support.lanes import StuckLane, on_lane
 from tests.support.tiny_engine import CONFIG, PCM, Heard
 from voicegate.bench.standins.llm import HollowRunner
 from voicegate.engine.audio.outlet import Sink

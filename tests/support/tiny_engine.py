@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, cast
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.support.late_lane import on_lane
+from tests.support.lanes import on_lane
 from tests.support.local_maker import LocalMaker
 from tests.support.self_scheduling import PLAIN, SelfSchedulingLlm
 from voicegate.engine.audio.encoding import Encoders

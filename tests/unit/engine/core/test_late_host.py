@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.hollow_stages import hollow
-from tests.support.late_lane import LateLane, on_lane
+from tests.support.lanes import LateLane, on_lane
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.interface import Done, Flushed, SpeakingMode

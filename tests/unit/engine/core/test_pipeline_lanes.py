@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.late_lane import on_lane
+from tests.support.lanes import on_lane
 from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_runner, tiny_stages
 from tests.support.word_times import words_in_time
 from voicegate.engine.core import constants

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.support.late_lane import LateLane
+from tests.support.lanes import LateLane
 from tests.unit.engine.llm.support import small_llm_config
 from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import Lane, Mark

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from tests.support.disaggregated import OnLanes, on_lanes, threaded
-from tests.support.late_lane import LateLane, on_lane
+from tests.support.lanes import LateLane, on_lane
 from tests.support.patience import PATIENCE_S
 from tests.support.tiny_engine import PCM
 from voicegate.engine.core.core import EngineCore

@@ -13,10 +13,9 @@ from typing import Any, cast
 import pytest
 
 from tests.support.hollow_stages import Hollow, hollow, hollow_voice
-from tests.support.late_lane import on_lane
+from tests.support.lanes import StuckLane, on_lane
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
-from tests.support.stuck_lane import StuckLane
 from tests.support.tiny_engine import CONFIG, PCM
 from voicegate.engine.audio.outlet import Sink
 from voicegate.engine.core.core import EngineCore

@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from tests.support.late_lane import LateLane, fetch_oldest
+from tests.support.lanes import LateLane, fetch_oldest
 from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda.config import AttentionTile, CudaLlmConfig, Tile, TileTable

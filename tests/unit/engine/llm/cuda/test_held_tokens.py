@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from tests.support.late_lane import fetch_oldest
+from tests.support.lanes import fetch_oldest
 from tests.unit.engine.llm.cuda.support import PROMPT, drain_ahead, make_runner, reference, request, tokens
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.late_lane import fetch_oldest
+from tests.support.lanes import fetch_oldest
 from tests.unit.engine.llm.cuda.support import drain_ahead, make_runner, reference, request, tokens
 from tests.unit.engine.llm.support import drain
 from voicegate.engine.llm.cuda import device_queue
