@@ -6,6 +6,7 @@ import torch
 
 from voicegate.engine.backends.legged.backend import LeggedLlm
 from voicegate.engine.backends.legged.merged import merged_vocabulary, repetition_aware
+from voicegate.engine.backends.legged.options import FLAGS, one_of, read_options, whole_number
 from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.backends.tensorrt_llm.library import open_library
 from voicegate.engine.backends.tensorrt_llm.requirements import check_requirements
@@ -13,7 +14,6 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.load.devices import Device
-from voicegate.engine.load.llm import FLAGS, one_of, read_options, whole_number
 from voicegate.engine.load.seams import LlmAddition
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary

@@ -8,13 +8,13 @@ import torch
 
 from voicegate.engine.backends.legged.backend import LeggedLlm
 from voicegate.engine.backends.legged.merged import merged_vocabulary, repetition_aware
+from voicegate.engine.backends.legged.options import FLAGS, one_of, read_options
 from voicegate.engine.backends.vllm.config import VllmConfig, gpu_bytes
 from voicegate.engine.backends.vllm.library import open_library
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.load.devices import Device, gpu_of
-from voicegate.engine.load.llm import FLAGS, one_of, read_options
 from voicegate.engine.load.seams import LlmAddition
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
