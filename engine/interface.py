@@ -89,6 +89,18 @@ class ListenerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class NewVoice:
+    """A voice that is to be made of a recording."""
+
+    name: str
+    recording: bytes  # content of a WAV, FLAC, Ogg or MP3 file
+    transcript: str = ""  # of the recording; without one the voice speaks, but less like it
+    description: str = ""
+    is_replacing: bool = False  # a voice of the name that is there: its running utterances go on with the old one
+    is_clone: bool = False  # for those alone who know its name: it is in no list, and is kept in memory only
+
+
+@dataclass(frozen=True, slots=True)
 class VoiceInfo:
     name: str
     description: str
@@ -321,11 +333,11 @@ def check_voice_name(name: str) -> None:
         )
 
 
-def check_new_voice(name: str, info: EngineInfo, *, replace: bool) -> None:
+def check_new_voice(voice: NewVoice, info: EngineInfo) -> None:
     """What every engine refuses alike. Raises VoiceRefused, VoiceConflict."""
-    check_voice_name(name)
-    if not replace and speaks_with(name, info):
-        raise VoiceConflict(f"there is a voice {name!r} already; replace it, or choose another name")
+    check_voice_name(voice.name)
+    if not voice.is_replacing and speaks_with(voice.name, info):
+        raise VoiceConflict(f"there is a voice {voice.name!r} already; replace it, or choose another name")
 
 
 def check_removable(name: str, info: EngineInfo) -> None:
@@ -416,21 +428,9 @@ class Engine(Protocol):
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None = None) -> None:
         """Stop within one engine step; answered by `Cancelled`. Idempotent."""
 
-    async def add_voice(
-        self,
-        name: str,
-        recording: bytes,
-        *,
-        transcript: str = "",
-        description: str = "",
-        replace: bool = False,
-        is_clone: bool = False,
-    ) -> VoiceInfo:
-        """Make a voice of a recording (a WAV, FLAC, Ogg or MP3 file's content); when it returns, `submit` takes it.
+    async def add_voice(self, voice: NewVoice) -> VoiceInfo:
+        """Make the voice; when this returns, `submit` takes it. What runs is not held up but by milliseconds.
 
-        `transcript`: what the recording says; without one the voice speaks, but less like it. `replace`: of a voice
-        that is there; its running utterances go on with the old one. `is_clone`: for those alone who know its name: it
-        is in no list of voices, and is kept in memory only. What runs is not held up but by milliseconds.
         Raises VoiceRefused, VoiceConflict, Unsupported where the model has fixed voices, Overloaded while speech takes
         all memory, EngineStopped; then nothing has changed.
         """

@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from voicegate.engine.interface import (
     AlignedText,
@@ -25,6 +25,7 @@ from voicegate.engine.interface import (
     EngineStopped,
     Failed,
     ListenerReport,
+    NewVoice,
     SpeakingMode,
     UtteranceId,
     UtteranceRequest,
@@ -132,7 +133,7 @@ class Metronome:
             audio_ms = voice.num_packets * _PACKET_MS
             self._publish([Cancelled(utterance_id, audio_ms, audio_ms * 48, "", "")])
 
-    async def add_voice(self, name: str, recording: bytes, **_options: Any) -> VoiceInfo:
+    async def add_voice(self, voice: NewVoice) -> VoiceInfo:
         raise VoiceRefused("a metronome has one voice")
 
     async def remove_voice(self, name: str) -> None:

@@ -27,6 +27,7 @@ from voicegate.engine.interface import (
     EngineStopped,
     Failed,
     ListenerReport,
+    NewVoice,
     Overloaded,
     SpeakingMode,
     Timing,
@@ -254,23 +255,14 @@ class FakeEngine:
             self._emit_end(Cancelled(utterance_id, speech.audio_ms, speech.end_pts_48k, spoken, remaining))
         self._changed.set()
 
-    async def add_voice(
-        self,
-        name: str,
-        recording: bytes,
-        *,
-        transcript: str = "",
-        description: str = "",
-        replace: bool = False,
-        is_clone: bool = False,
-    ) -> VoiceInfo:
-        check_new_voice(name, self.info, replace=replace)
-        if not recording.startswith(_SOUND_FILES):
+    async def add_voice(self, voice: NewVoice) -> VoiceInfo:
+        check_new_voice(voice, self.info)
+        if not voice.recording.startswith(_SOUND_FILES):
             raise VoiceRefused("the recording is no sound file that can be read")
-        added = VoiceInfo(name, description)
-        self._drop_voice(name)
-        if is_clone:
-            self._clones.append(name)
+        added = VoiceInfo(voice.name, voice.description)
+        self._drop_voice(voice.name)
+        if voice.is_clone:
+            self._clones.append(voice.name)
         else:
             self._voices.append(added)
         return added

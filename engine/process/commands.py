@@ -19,6 +19,7 @@ from voicegate.engine.interface import (
     EngineEvent,
     Failed,
     ListenerReport,
+    NewVoice,
     Overloaded,
     UtteranceId,
     UtteranceRequest,
@@ -28,7 +29,6 @@ from voicegate.engine.process.channel import Channel
 from voicegate.engine.process.wire import (
     Answer,
     Command,
-    NewVoice,
     Submission,
     Told,
     pack_event,
@@ -126,7 +126,8 @@ class Commands:
                 self._take_recording(number, body)
             case Command.ADD_VOICE:
                 recording = bytes(self._recordings.pop(number, b""))
-                self._begin(self._answer(number, self._add_voice(msgspec.json.decode(body, type=NewVoice), recording)))
+                voice = replace(msgspec.json.decode(body, type=NewVoice), recording=recording)
+                self._begin(self._answer(number, engine.add_voice(voice)))
             case Command.REMOVE_VOICE:
                 self._begin(self._answer(number, engine.remove_voice(body.decode())))
             case Command.CLOSE:
@@ -207,13 +208,3 @@ class Commands:
             self._recordings.setdefault(number, bytearray()).extend(part)
         else:
             self._recordings.pop(number, None)
-
-    async def _add_voice(self, voice: NewVoice, recording: bytes) -> VoiceInfo:
-        return await self._engine.add_voice(
-            voice.name,
-            recording,
-            transcript=voice.transcript,
-            description=voice.description,
-            replace=voice.is_replacing,
-            is_clone=voice.is_clone,
-        )

@@ -23,6 +23,7 @@ from voicegate.engine.interface import (
     EngineStopped,
     Failed,
     ListenerReport,
+    NewVoice,
     Overloaded,
     UtteranceId,
     UtteranceRequest,
@@ -37,7 +38,7 @@ from voicegate.engine.placement import choose
 from voicegate.engine.process.keeper import Keeper, Site, total
 from voicegate.engine.process.replica import Placed, Replica, StartRefused, settle
 from voicegate.engine.process.voices import SharedVoices
-from voicegate.engine.process.wire import Command, NewVoice
+from voicegate.engine.process.wire import Command
 from voicegate.engine.requests import check_request
 
 log = structlog.get_logger()
@@ -194,20 +195,10 @@ class RoutingEngine:
         if (placed := self._live.get(utterance_id)) is not None:
             placed.replica.tell(placed, command, body)
 
-    async def add_voice(
-        self,
-        name: str,
-        recording: bytes,
-        *,
-        transcript: str = "",
-        description: str = "",
-        replace: bool = False,
-        is_clone: bool = False,
-    ) -> VoiceInfo:
-        async with self._voice_changes.hold(name):
-            check_new_voice(name, self._running_info(), replace=replace)
-            voice = NewVoice(name, transcript, description, is_replacing=replace, is_clone=is_clone)
-            return await self._voices.add(self._serving, voice, recording)
+    async def add_voice(self, voice: NewVoice) -> VoiceInfo:
+        async with self._voice_changes.hold(voice.name):
+            check_new_voice(voice, self._running_info())
+            return await self._voices.add(self._serving, voice)
 
     async def remove_voice(self, name: str) -> None:
         async with self._voice_changes.hold(name):

@@ -25,6 +25,7 @@ from voicegate.engine.interface import (
     EngineEvent,
     EngineInfo,
     Failed,
+    NewVoice,
     Overloaded,
     UtteranceId,
     UtteranceRequest,
@@ -36,7 +37,6 @@ from voicegate.engine.process.channel import Channel
 from voicegate.engine.process.wire import (
     Answer,
     Command,
-    NewVoice,
     State,
     Submission,
     Told,
@@ -177,15 +177,15 @@ class Replica:
 
     # --- voices -----------------------------------------------------------------------------------------------
 
-    async def add_voice(self, voice: NewVoice, recording: bytes) -> VoiceInfo:
+    async def add_voice(self, voice: NewVoice) -> VoiceInfo:
         """Raises what the engine raises, ReplicaLost."""
         number = next(self._next_number)
         try:
-            for start in range(0, len(recording), _PART_BYTES):
-                self._channel.send(Command.RECORDING, number, recording[start : start + _PART_BYTES])
+            for start in range(0, len(voice.recording), _PART_BYTES):
+                self._channel.send(Command.RECORDING, number, voice.recording[start : start + _PART_BYTES])
                 await asyncio.sleep(0)  # others' calls and events have their turn
                 await self._channel.writable.wait()
-            added = await self._ask(Command.ADD_VOICE, number, msgspec.json.encode(voice))
+            added = await self._ask(Command.ADD_VOICE, number, msgspec.json.encode(replace(voice, recording=b"")))
         except asyncio.CancelledError:
             self._channel.send(Command.RECORDING, number)
             raise

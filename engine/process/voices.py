@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 import structlog
-from msgspec import structs
 
 from voicegate.engine.child_process import Backoff
 from voicegate.engine.interface import (
     EngineError,
     EngineInfo,
+    NewVoice,
     Overloaded,
     UnknownVoice,
     Unsupported,
@@ -24,7 +24,6 @@ from voicegate.engine.interface import (
     VoiceRefused,
 )
 from voicegate.engine.process.replica import Replica, ReplicaLost
-from voicegate.engine.process.wire import NewVoice
 
 log = structlog.get_logger()
 
@@ -34,7 +33,6 @@ class Enrolled:
     """What came since the first start, and may be made again of what it was made of."""
 
     voice: NewVoice
-    recording: bytes
     digests: set[str] = field(default_factory=set)  # of what processes made of it: the same, up to how sums are rounded
 
 
@@ -150,7 +148,7 @@ class Follower:
         name = enrolled.voice.name
         self.num_adding += 1
         try:
-            info = await self.replica.add_voice(enrolled.voice, enrolled.recording)
+            info = await self.replica.add_voice(enrolled.voice)
         finally:
             self.num_adding -= 1
         if info.digest:
@@ -249,11 +247,11 @@ class SharedVoices:
             del self._followers[replica]
             self._has_moved.set()
 
-    async def add(self, replicas: Sequence[Replica], voice: NewVoice, recording: bytes) -> VoiceInfo:
+    async def add(self, replicas: Sequence[Replica], voice: NewVoice) -> VoiceInfo:
         """One at a time of a name. Raises what the first process raises that answers; then nothing has changed. Raises
         Overloaded."""
         # Whether there may be one already has been asked here. A process may have more: an addition that was given up.
-        enrolled = Enrolled(structs.replace(voice, is_replacing=True), recording)
+        enrolled = Enrolled(replace(voice, is_replacing=True))
         left = set(replicas)
         while (follower := await self._readiest(left)) is not None:
             left.discard(follower.replica)

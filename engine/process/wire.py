@@ -3,7 +3,8 @@
 frame     length of the body (4 bytes), kind (1), number of an utterance, a dictionary or a question (4), body
 to        GREETING: whatever the process takes for one · SUBMIT: JSON of Submission · PUSH, FLUSH: UTF-8 · NOTE, CANCEL:
           JSON · END, FORGET, CLOSE: nothing · DEFINE: JSON of a dictionary's entries · RECORDING: a part of a
-          file, or nothing: drop it · ADD_VOICE: JSON of NewVoice, behind its recording · REMOVE_VOICE: UTF-8
+          file, or nothing: drop it · ADD_VOICE: JSON of NewVoice without the recording, which came before ·
+          REMOVE_VOICE: UTF-8
 from      READY: JSON of EngineInfo · REFUSED, LINE: UTF-8 · SHARE: JSON of part, number done, number of steps · STATE:
           JSON of State · ROOM: JSON of submits seen, room · AUDIO: pts (8), how many packets (2), their lengths
           (2 each), they · other events, ANSWER: JSON
@@ -87,14 +88,6 @@ class Told(IntEnum):
 class Submission(msgspec.Struct, frozen=True):
     request: UtteranceRequest  # without its dictionaries
     dictionaries: tuple[int, ...]  # as they were defined
-
-
-class NewVoice(msgspec.Struct, frozen=True):
-    name: str
-    transcript: str
-    description: str
-    is_replacing: bool
-    is_clone: bool = False
 
 
 class State(msgspec.Struct, frozen=True):

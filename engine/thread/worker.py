@@ -32,6 +32,7 @@ from voicegate.engine.interface import (
     EngineStopped,
     Failed,
     ListenerReport,
+    NewVoice,
     Overloaded,
     Unsupported,
     UtteranceId,
@@ -49,7 +50,6 @@ from voicegate.engine.thread.driven import DrivenCore
 from voicegate.engine.thread.inbox import Command, Inbox
 from voicegate.engine.thread.outbox import Outbox
 from voicegate.engine.voices.keeper import VoiceKeeper
-from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
@@ -210,33 +210,24 @@ class ThreadedEngine:
             self._num_submitted -= 1
             self._publish([Cancelled(utterance_id, 0, 0, "", text)])
 
-    async def add_voice(
-        self,
-        name: str,
-        recording: bytes,
-        *,
-        transcript: str = "",
-        description: str = "",
-        replace: bool = False,
-        is_clone: bool = False,
-    ) -> VoiceInfo:
-        async with self._voice_changes.hold(name):
+    async def add_voice(self, voice: NewVoice) -> VoiceInfo:
+        async with self._voice_changes.hold(voice.name):
             info, keeper = self._running_info(), self._keeper
             if keeper is None:
                 raise Unsupported(f"model {info.model!r} has fixed voices")
-            check_new_voice(name, info, replace=replace)
+            check_new_voice(voice, info)
             try:
-                voice = await keeper.make(VoiceOrder(name, recording, transcript, description))
+                made = await keeper.make(voice)
             except EngineError:
                 self._running_info()  # which has it given up, where it has stopped
                 raise
             async with self._arrival:
-                ready = await self._prepare(voice)
+                ready = await self._prepare(made)
             # No waiting from here to where it can be asked for: it is there whole, or not at all.
             self._inbox.put(lambda core: core.put_up_voice(ready))
-            added = voice.info(info.languages)
-            self._info = with_voice(self.info, added, is_clone=is_clone)
-            unsaved = "" if is_clone else await asyncio.to_thread(keeper.save, voice)
+            added = made.info(info.languages)
+            self._info = with_voice(self.info, added, is_clone=voice.is_clone)
+            unsaved = "" if voice.is_clone else await asyncio.to_thread(keeper.save, made)
             return dataclasses.replace(added, remark="; ".join(filter(None, (added.remark, unsaved))))
 
     async def remove_voice(self, name: str) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import structlog
 import torch
 
+from voicegate.engine.interface import NewVoice
 from voicegate.engine.model.weights import load_metadata, load_state_dict
 from voicegate.engine.voices.directory import made_from_beside
 from voicegate.engine.voices.maker import VoiceMaker
-from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.voice import Voice, save_voice
 
@@ -23,9 +23,9 @@ class VoiceKeeper:
         self._maker = maker
         self._voices_dir = voices_dir
 
-    async def make(self, order: VoiceOrder) -> Voice:
+    async def make(self, new: NewVoice) -> Voice:
         """As VoiceMaker."""
-        voice = await self._maker.make(order)
+        voice = await self._maker.make(new)
         if voice.trimmed:
             log.info("recording_trimmed", voice=voice.name, what=str(voice.trimmed))
         return voice

@@ -12,9 +12,9 @@ import structlog
 import torch
 
 from voicegate.engine.child_process import start_module
-from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused
+from voicegate.engine.interface import EngineError, NewVoice, Unsupported, VoiceRefused
 from voicegate.engine.voices.checks import check_texts
-from voicegate.engine.voices.maker_wire import Answer, Made, Task, VoiceOrder, read_message, write_message
+from voicegate.engine.voices.maker_wire import Answer, Made, Task, read_message, write_message
 from voicegate.engine.voices.making import voice_of
 from voicegate.engine.voices.sound_files import check_is_sound_file
 from voicegate.engine.voices.voice import Voice
@@ -34,7 +34,7 @@ _ERRORS: Final = {error.__name__: error for error in (VoiceRefused, Unsupported)
 
 
 class VoiceMaker(Protocol):
-    async def make(self, order: VoiceOrder) -> Voice:
+    async def make(self, new: NewVoice) -> Voice:
         """Ended when it is cancelled. Raises VoiceRefused, Unsupported, EngineError."""
 
     def close(self) -> None:
@@ -49,14 +49,14 @@ class ProcessMaker:
         self._makings: set[_Making] = set()
         self._places = asyncio.Semaphore(_MAX_PROCESSES)
 
-    async def make(self, order: VoiceOrder) -> Voice:
-        check_is_sound_file(order.recording)
-        check_texts(order.transcript, order.description)
+    async def make(self, new: NewVoice) -> Voice:
+        check_is_sound_file(new.recording)
+        check_texts(new.transcript, new.description)
         async with self._places:
-            return await self._make(order)
+            return await self._make(new)
 
-    async def _make(self, order: VoiceOrder) -> Voice:
-        making = _Making(Task(str(self._model_dir), torch.get_num_threads(), order))
+    async def _make(self, new: NewVoice) -> Voice:
+        making = _Making(Task(str(self._model_dir), torch.get_num_threads(), new))
         self._makings.add(making)
         try:
             async with asyncio.timeout(_PATIENCE_S):
@@ -68,7 +68,7 @@ class ProcessMaker:
             self._makings.discard(making)
             making.end()
         if isinstance(answer, Made):
-            return voice_of(order.name, answer)
+            return voice_of(new.name, answer)
         raise _ERRORS.get(answer.error, EngineError)(answer.message)
 
     def close(self) -> None:

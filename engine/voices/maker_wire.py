@@ -5,22 +5,15 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from voicegate.engine.interface import NewVoice
+
 _LENGTH: Final = struct.Struct("<Q")
-
-
-class VoiceOrder(msgspec.Struct, frozen=True):
-    """A voice to be made. `recording`: a sound file's content."""
-
-    name: str
-    recording: bytes
-    transcript: str = ""
-    description: str = ""
 
 
 class Task(msgspec.Struct, frozen=True):
     model_dir: str
     num_threads: int  # of torch: sums are rounded by how they are shared out
-    order: VoiceOrder
+    voice: NewVoice
 
 
 class Made(msgspec.Struct, frozen=True, tag=True):

@@ -1,24 +1,24 @@
-"""An order -> a voice, in the calling process: the encoders are loaded for it and dropped again."""
+"""A recording -> a voice, in the calling process: the encoders are loaded for it and dropped again."""
 
 from pathlib import Path
 
 import torch
 
 from voicegate.engine import units
-from voicegate.engine.interface import EngineError
+from voicegate.engine.interface import EngineError, NewVoice
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.enrolment import load_enroller
-from voicegate.engine.voices.maker_wire import Answer, Made, NotMade, Task, VoiceOrder
+from voicegate.engine.voices.maker_wire import Answer, Made, NotMade, Task
 from voicegate.engine.voices.trimming import Trimmed
 from voicegate.engine.voices.voice import Voice
 
 
-def make_voice(model_dir: Path, model: ModelConfig, order: VoiceOrder) -> Voice:
+def make_voice(model_dir: Path, model: ModelConfig, new: NewVoice) -> Voice:
     """Takes seconds with upstream's encoders. Raises VoiceRefused, Unsupported, EngineError."""
     try:
         enroller = load_enroller(model_dir, model)
-        return enroller.enrol(order.name, order.recording, transcript=order.transcript, description=order.description)
+        return enroller.enrol(new.name, new.recording, transcript=new.transcript, description=new.description)
     except (ValueError, OSError) as error:
         raise EngineError(f"no voice can be made: {error}") from error
 
@@ -28,7 +28,7 @@ def answer_to(task: Task) -> Answer:
     torch.set_num_threads(task.num_threads)
     model_dir = Path(task.model_dir)
     try:
-        voice = make_voice(model_dir, load_model_config(model_dir), task.order)
+        voice = make_voice(model_dir, load_model_config(model_dir), task.voice)
     except EngineError as error:
         return NotMade(type(error).__name__, str(error))
     return Made(

@@ -4,20 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from voicegate.engine.interface import NewVoice
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.checks import RECOMMENDED_MIN_SECONDS
 from voicegate.engine.voices.directory import made_from_beside
 from voicegate.engine.voices.enrolment import load_enroller
 from voicegate.engine.voices.voice import Voice, save_voice
 from voicegate.gateway.cli.terminal import CommandError
-
-
-@dataclass(frozen=True, slots=True)
-class NewVoice:
-    name: str
-    recording: bytes  # a sound file's content
-    transcript: str
-    description: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import msgspec
 from voicegate.clients.python.address import key_headers, path_beside, stream_url, tls_for, untrusted
 from voicegate.clients.python.refusal import answered
 from voicegate.engine import units
-from voicegate.engine.interface import VoiceRefused, check_voice_name
+from voicegate.engine.interface import NewVoice, VoiceRefused, check_voice_name
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.files import default_voice, pair_of, voice_names
 from voicegate.engine.voices.pace import VoicePace, pace_in
@@ -151,7 +151,7 @@ def _add(options: argparse.Namespace) -> int:
     recording = _read_recording(options.wav)  # before what takes seconds to be loaded
 
     with server_imports():
-        from voicegate.gateway.cli.enrol import NewVoice, add_voice  # noqa: PLC0415 - imports torch
+        from voicegate.gateway.cli.enrol import add_voice  # noqa: PLC0415 - imports torch
 
     new = NewVoice(options.name, recording, transcript, options.description)
     added = add_voice(model_dir, model, new, path)

@@ -27,6 +27,7 @@ from voicegate.engine.interface import (
     Failed,
     Flushed,
     ListenerReport,
+    NewVoice,
     Overloaded,
     SpeakingMode,
     UnknownVoice,
@@ -514,7 +515,7 @@ def voice_names(engine: Engine) -> list[str]:
 
 async def test_an_added_voice_speaks_and_can_be_taken_away_while_it_does(listener: Listener, case: Case) -> None:
     engine, before = listener.engine, voice_names(listener.engine)
-    added = await engine.add_voice("guest", RECORDING, transcript=TRANSCRIPT, description="a guest")
+    added = await engine.add_voice(NewVoice("guest", RECORDING, transcript=TRANSCRIPT, description="a guest"))
     assert (added.name, added.description) == ("guest", "a guest")
     assert voice_names(engine) == [*before, "guest"]
     utterance = listener.submit("u", text=case.text, voice="guest")
@@ -530,10 +531,10 @@ async def test_an_added_voice_speaks_and_can_be_taken_away_while_it_does(listene
 
 async def test_a_voice_is_overwritten_only_if_asked(listener: Listener) -> None:
     engine = listener.engine
-    await engine.add_voice("guest", RECORDING, description="first")
+    await engine.add_voice(NewVoice("guest", RECORDING, description="first"))
     with pytest.raises(VoiceConflict, match="there is a voice 'guest' already"):
-        await engine.add_voice("guest", RECORDING, description="second")
-    await engine.add_voice("guest", RECORDING, description="third", replace=True)
+        await engine.add_voice(NewVoice("guest", RECORDING, description="second"))
+    await engine.add_voice(NewVoice("guest", RECORDING, description="third", is_replacing=True))
     assert [voice.description for voice in engine.info.voices if voice.name == "guest"] == ["third"]
     await engine.remove_voice("guest")
     await listener.until_end(listener.submit("u", text="One.", end=True))  # by then it is taken away
@@ -541,7 +542,7 @@ async def test_a_voice_is_overwritten_only_if_asked(listener: Listener) -> None:
 
 async def test_a_clone_speaks_for_who_knows_its_name_and_is_in_no_list(listener: Listener, case: Case) -> None:
     engine, before = listener.engine, voice_names(listener.engine)
-    await engine.add_voice("clone-1", RECORDING, transcript=TRANSCRIPT, is_clone=True)
+    await engine.add_voice(NewVoice("clone-1", RECORDING, transcript=TRANSCRIPT, is_clone=True))
     assert (voice_names(engine), engine.info.clones) == (before, ("clone-1",))
     done = await listener.until_end(listener.submit("u", text=case.text, voice="clone-1", end=True))
     assert isinstance(done, Done)
@@ -550,7 +551,7 @@ async def test_a_clone_speaks_for_who_knows_its_name_and_is_in_no_list(listener:
         listener.submit("v", voice="clone-2")
     assert "clone-1" not in str(caught.value)
     with pytest.raises(VoiceConflict):
-        await engine.add_voice("clone-1", RECORDING)
+        await engine.add_voice(NewVoice("clone-1", RECORDING))
     await engine.remove_voice("clone-1")
     assert (voice_names(engine), engine.info.clones) == (before, ())
     with pytest.raises(UnknownVoice, match="clone-1"):
@@ -562,7 +563,7 @@ async def test_what_makes_no_voice_changes_nothing(listener: Listener) -> None:
     engine, before = listener.engine, listener.engine.info
     for name, recording in (("guest", b"<html>"), ("guest", b""), ("../guest", RECORDING), ("", RECORDING)):
         with pytest.raises(VoiceRefused):
-            await engine.add_voice(name, recording)
+            await engine.add_voice(NewVoice(name, recording))
     with pytest.raises(VoiceRefused, match="default voice"):
         await engine.remove_voice(before.default_voice)
     with pytest.raises(UnknownVoice, match="nobody"):
@@ -572,10 +573,10 @@ async def test_what_makes_no_voice_changes_nothing(listener: Listener) -> None:
 
 async def test_voices_need_a_running_engine(case: Case) -> None:
     with pytest.raises(EngineStopped):
-        await case.engine.add_voice("guest", RECORDING)
+        await case.engine.add_voice(NewVoice("guest", RECORDING))
     await case.engine.start()
     await case.engine.close()
     with pytest.raises(EngineStopped):
-        await case.engine.add_voice("guest", RECORDING)
+        await case.engine.add_voice(NewVoice("guest", RECORDING))
     with pytest.raises(EngineStopped):
         await case.engine.remove_voice("rms")

@@ -15,7 +15,15 @@ from tests.integration.http_client import PCM, RawRequest, base_url, post
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, Served, serving
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
-from voicegate.engine.interface import EngineError, Overloaded, Unsupported, VoiceConflict, VoiceInfo, VoiceRefused
+from voicegate.engine.interface import (
+    EngineError,
+    NewVoice,
+    Overloaded,
+    Unsupported,
+    VoiceConflict,
+    VoiceInfo,
+    VoiceRefused,
+)
 from voicegate.protocol import messages as wire
 
 SPEECH = "/v1/audio/speech"
@@ -40,15 +48,15 @@ def asked(recording: bytes = WAV, **fields: Any) -> dict[str, Any]:
     }
 
 
-def watch(served: Served, monkeypatch: pytest.MonkeyPatch, *errors: EngineError) -> list[dict[str, Any]]:
+def watch(served: Served, monkeypatch: pytest.MonkeyPatch, *errors: EngineError) -> list[NewVoice]:
     """Note each voice that the engine is asked to make; the first ones fail with `errors`."""
-    make, seen, left = served.engine.add_voice, list[dict[str, Any]](), list(errors)
+    make, seen, left = served.engine.add_voice, list[NewVoice](), list(errors)
 
-    async def add_voice(name: str, recording: bytes, **options: Any) -> VoiceInfo:
-        seen.append({"name": name, "recording": recording, **options})
+    async def add_voice(voice: NewVoice) -> VoiceInfo:
+        seen.append(voice)
         if left:
             raise left.pop(0)
-        return await make(name, recording, **options)
+        return await make(voice)
 
     monkeypatch.setattr(served.engine, "add_voice", add_voice)
     return seen
@@ -60,12 +68,12 @@ async def test_it_speaks_with_the_recordings_voice_which_is_told_to_nobody(monke
         status, headers, body = await post(served.url, SPEECH, asked(voice="drone"))
         assert (status, headers["x-voice"], len(body) > 10_000) == (200, "ref_audio", True)
         (clone,) = made
-        assert (clone["recording"], clone["transcript"], clone["is_clone"]) == (WAV, "What it says.", True)
+        assert (clone.recording, clone.transcript, clone.is_clone) == (WAV, "What it says.", True)
         (request,) = served.engine.requests
-        assert request.voice == clone["name"] in served.engine.info.clones
+        assert request.voice == clone.name in served.engine.info.clones
         async with httpx.AsyncClient(base_url=base_url(served.url)) as http:
             for path in ("/v1/voices", "/v2/voices", "/v1/audio/voices", "/voices"):
-                assert clone["name"] not in (await http.get(path)).text
+                assert clone.name not in (await http.get(path)).text
 
 
 async def in_chunks(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -83,8 +91,8 @@ async def test_each_recording_is_made_once(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(made) == 1
         await post(served.url, SPEECH, asked(ref_text="Something else."))
         await post(served.url, SPEECH, asked(b"RIFF of another"))
-        assert len(made) == len({each["name"] for each in made}) == 3
-        assert {request.voice for request in served.engine.requests} == {each["name"] for each in made}
+        assert len(made) == len({each.name for each in made}) == 3
+        assert {request.voice for request in served.engine.requests} == {each.name for each in made}
 
 
 async def test_sound_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +100,7 @@ async def test_sound_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         made = watch(served, monkeypatch)
         await post(served.url, SPEECH, asked(x_vector_only_mode=True))
         await post(served.url, SPEECH, asked(ref_text=None))
-        assert [each["transcript"] for each in made] == [""], "they are the same"
+        assert [each.transcript for each in made] == [""], "they are the same"
 
 
 async def test_it_is_for_servers_and_clients_that_may_add_voices(tmp_path: Path) -> None:
@@ -131,7 +139,7 @@ async def test_a_recording_of_thirty_seconds_fits(monkeypatch: pytest.MonkeyPatc
     async with serving(enrolment=True) as served:
         made = watch(served, monkeypatch)
         assert (await post(served.url, SPEECH, asked(recording)))[0] == 200
-        assert made[0]["recording"] == recording
+        assert made[0].recording == recording
         body = orjson.dumps(asked(recording + b"!"))
         async with httpx.AsyncClient(base_url=base_url(served.url), timeout=TIMEOUT_S) as http:
             assert (await http.post(SPEECH, content=in_chunks([body]))).status_code == 200
@@ -194,7 +202,7 @@ async def test_the_one_that_was_not_used_for_longest_makes_way(monkeypatch: pyte
         made = watch(served, monkeypatch)
         for recording in (b"RIFF a", b"RIFF b", b"RIFF a", b"RIFF c"):
             assert (await post(served.url, SPEECH, asked(recording)))[0] == 200
-        first, _second, third = (each["name"] for each in made)
+        first, _second, third = (each.name for each in made)
         assert served.engine.info.clones == (first, third)
         assert (await post(served.url, SPEECH, asked(b"RIFF b")))[0] == 200
         assert len(made) == 4
@@ -231,12 +239,12 @@ async def test_who_leaves_meanwhile_finds_it_made(monkeypatch: pytest.MonkeyPatc
     async with serving(enrolment=True) as served:
         make, num_made = served.engine.add_voice, 0
 
-        async def add_voice(name: str, recording: bytes, **options: Any) -> VoiceInfo:
+        async def add_voice(voice: NewVoice) -> VoiceInfo:
             nonlocal num_made
             num_made += 1
             asked_for.set()
             await may_make.wait()
-            return await make(name, recording, **options)
+            return await make(voice)
 
         monkeypatch.setattr(served.engine, "add_voice", add_voice)
         leaving = asyncio.create_task(post(served.url, SPEECH, asked()))

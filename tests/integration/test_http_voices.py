@@ -18,7 +18,7 @@ from python_multipart.multipart import MultipartParser
 from tests.integration.http_client import RawRequest, base_url
 from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, Served, serving
-from voicegate.engine.interface import EngineStopped, Overloaded, Unsupported, VoiceConflict, VoiceInfo
+from voicegate.engine.interface import EngineStopped, NewVoice, Overloaded, Unsupported, VoiceConflict, VoiceInfo
 from voicegate.protocol import messages as wire
 from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
@@ -89,12 +89,12 @@ async def test_what_makes_no_voice(
         assert await names(http) == ["hum", "drone"]
 
 
-def asked_of_the_engine(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    make, seen = served.engine.add_voice, list[dict[str, Any]]()
+def asked_of_the_engine(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[NewVoice]:
+    make, seen = served.engine.add_voice, list[NewVoice]()
 
-    async def add_voice(name: str, recording: bytes, **options: Any) -> VoiceInfo:
-        seen.append({"name": name, "recording": recording, **options})
-        return await make(name, recording, **options)
+    async def add_voice(voice: NewVoice) -> VoiceInfo:
+        seen.append(voice)
+        return await make(voice)
 
     monkeypatch.setattr(served.engine, "add_voice", add_voice)
     return seen
@@ -110,7 +110,7 @@ async def test_fields_by_the_names_that_others_give_them(
         data = {"name": "guest", transcript: "Hello.", "labels": "{}", "remove_background_noise": "false"}
         response = await http.post("/v1/voices", files={recording: ("a.wav", WAV)}, data=data)
         assert response.status_code == 201
-        assert (seen[0]["transcript"], seen[0]["recording"]) == ("Hello.", WAV)
+        assert (seen[0].transcript, seen[0].recording) == ("Hello.", WAV)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ async def test_voices_as_vllm_omni_takes_them(monkeypatch: pytest.MonkeyPatch) -
             "speaker_description": "warm narrator",
             "remark": "",
         }
-        assert (seen[0]["transcript"], seen[0]["description"]) == ("What it says.", "warm narrator")
+        assert (seen[0].transcript, seen[0].description) == ("What it says.", "warm narrator")
         listed = (await http.get("/v1/audio/voices")).json()
         assert [voice["id"] for voice in listed["voices"]] == ["hum", "drone", "custom_voice_1"]
         assert [(voice["name"], voice["consent"]) for voice in listed["uploaded_voices"]] == [
@@ -173,7 +173,7 @@ async def test_voices_as_vllm_omni_takes_them(monkeypatch: pytest.MonkeyPatch) -
         speech = await http.post("/v1/audio/speech", json={"input": "hello", "voice": "custom_voice_1"})
         assert speech.headers["x-voice"] == "custom_voice_1"
         again = await http.post("/v1/audio/voices", files=sample, data={"name": "custom_voice_1", "consent": "x"})
-        assert (again.status_code, seen[1]["replace"]) == (200, True), "there the same name is replaced"
+        assert (again.status_code, seen[1].is_replacing) == (200, True), "there the same name is replaced"
         gone = await http.delete("/v1/audio/voices/custom_voice_1")
         assert (gone.status_code, gone.json()["success"]) == (200, True)
         assert gone.json()["message"] == "Voice 'custom_voice_1' deleted successfully"
@@ -259,9 +259,9 @@ async def test_of_one_client_one_is_made_at_a_time(monkeypatch: pytest.MonkeyPat
     """One that hangs does not hold up others' voices, and its own client is told before long."""
     may_end, has_begun = asyncio.Event(), asyncio.Event()
 
-    async def slow(name: str, *_: object, **__: object) -> VoiceInfo:
+    async def slow(voice: NewVoice) -> VoiceInfo:
         has_begun.set()
-        if name == "slow":
+        if voice.name == "slow":
             await may_end.wait()
         raise Unsupported("model 'fake' has fixed voices")
 
@@ -365,8 +365,8 @@ async def test_of_one_name_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_was_done_to_the_recording_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def add_voice(name: str, *_: object, **__: object) -> VoiceInfo:
-        return VoiceInfo(name, "", remark="silence was left out: 1.20 s at the start")
+    async def add_voice(voice: NewVoice) -> VoiceInfo:
+        return VoiceInfo(voice.name, "", remark="silence was left out: 1.20 s at the start")
 
     async with serving(enrolment=True) as served, client_of(served) as http:
         monkeypatch.setattr(served.engine, "add_voice", add_voice)

@@ -12,7 +12,7 @@ from tests.contract.listener import Listener
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
-from voicegate.engine.interface import Done
+from voicegate.engine.interface import Done, NewVoice
 from voicegate.engine.process import keeper
 from voicegate.engine.process.front import RoutingEngine
 from voicegate.engine.voices.pace import VoicePace
@@ -60,7 +60,7 @@ async def spoken(engine: RoutingEngine, *voices: str) -> None:
 
 async def test_a_voice_of_the_directory_is_there_at_once_and_keeps_its_tuned_pace(tmp_path: Path) -> None:
     async with serving(tmp_path) as engine:
-        await engine.add_voice("guest", RECORDING, transcript=TEXT)
+        await engine.add_voice(NewVoice("guest", RECORDING, transcript=TEXT))
         path = tmp_path / "guest.safetensors"
         save_pace(path, VoicePace(2.0, 0.7))
         tuned = path.read_bytes()

@@ -3,6 +3,7 @@
 from websockets.asyncio.client import connect
 
 from tests.integration.wire_client import serving
+from voicegate.engine.interface import NewVoice
 from voicegate.protocol import codec
 from voicegate.protocol import messages as wire
 
@@ -18,7 +19,7 @@ async def voices_greeted_with(url: str) -> tuple[str, ...]:
 async def test_sockets_follow_the_engines_voices() -> None:
     async with serving() as served, served.client() as client:
         before = await voices_greeted_with(served.url)
-        await served.engine.add_voice("guest", b"RIFF", description="new")
+        await served.engine.add_voice(NewVoice("guest", b"RIFF", description="new"))
         await client.speak("a", "hello", voice="guest")
         assert (await client.until_done("a")).packets
         assert await voices_greeted_with(served.url) == (*before, "guest")

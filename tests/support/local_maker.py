@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from voicegate.engine.interface import NewVoice
 from voicegate.engine.model.config import ModelConfig
-from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.making import make_voice
 from voicegate.engine.voices.voice import Voice
 
@@ -16,7 +16,7 @@ class LocalMaker:
         self._model_dir = model_dir
         self._model = model
 
-    async def make(self, order: VoiceOrder) -> Voice:
+    async def make(self, order: NewVoice) -> Voice:
         return await asyncio.to_thread(make_voice, self._model_dir, self._model, order)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from voicegate.engine.voices.maker_wire import NotMade, Task, read_message, writ
 def main() -> None:
     body = read_message(sys.stdin.buffer)
     assert body is not None
-    name = msgspec.msgpack.decode(body, type=Task).order.name
+    name = msgspec.msgpack.decode(body, type=Task).voice.name
     match name:
         case "busy":
             sys.stdin.buffer.read()  # until who asks is gone

@@ -13,6 +13,7 @@ from voicegate.engine.interface import (
     Engine,
     EngineError,
     EngineStopped,
+    NewVoice,
     Overloaded,
     UnknownVoice,
     Unsupported,
@@ -95,7 +96,7 @@ class Clones:
             recording = await decoded(reference.recording)
             while True:
                 try:
-                    await self._engine.add_voice(name, recording, transcript=reference.transcript, is_clone=True)
+                    await self._engine.add_voice(NewVoice(name, recording, reference.transcript, is_clone=True))
                     break
                 except VoiceConflict as error:
                     if not await self.give_way():

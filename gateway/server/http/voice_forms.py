@@ -10,6 +10,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from voicegate.engine.interface import NewVoice
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
 from voicegate.gateway.server.http.enrolment import MAX_RECORDING_BYTES
 from voicegate.gateway.server.http.refused import Refused
@@ -36,12 +37,8 @@ _TRUE, _FALSE = ("true", "1", "yes", "on"), ("", "false", "0", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
-class NewVoice:
-    name: str
-    recording: bytes
-    transcript: str
-    description: str
-    is_replacing: bool
+class Upload:
+    voice: NewVoice
     consent: str = ""  # the id of a recording in which the speaker agrees, as vLLM-Omni has it
     media_type: str = ""  # of the recording, as the client says
 
@@ -52,7 +49,7 @@ class _FormInMemory(MultiPartParser):
     spool_max_size = MAX_RECORDING_BYTES
 
 
-async def read_form(request: Request) -> NewVoice:
+async def read_form(request: Request) -> Upload:
     """Raises Refused, and Starlette's ClientDisconnect."""
     try:
         body = await read_body(request, MAX_RECORDING_BYTES)
@@ -73,7 +70,7 @@ async def read_form(request: Request) -> NewVoice:
         await form.close()
 
 
-async def _voice_in(form: FormData) -> NewVoice:
+async def _voice_in(form: FormData) -> Upload:
     """Raises Refused."""
     _check_names(form)
     fields = {name: _text(form, names) for name, names in _NAMES.items()}
@@ -81,15 +78,14 @@ async def _voice_in(form: FormData) -> NewVoice:
     if replace not in (*_TRUE, *_FALSE):
         raise _bad(f"replace is {replace[:_ECHO_CHARS]!r}; it must be true or false", "replace")
     file = _recording(form)
-    return NewVoice(
+    voice = NewVoice(
         name=fields["name"],
         recording=await file.read(),
         transcript=transcript_of(fields["transcript"]),
         description=fields["description"],
         is_replacing=replace in _TRUE,
-        consent=fields["consent"],
-        media_type=file.content_type or "",
     )
+    return Upload(voice, fields["consent"], file.content_type or "")
 
 
 def _check_names(form: FormData) -> None:

@@ -15,6 +15,7 @@ from voicegate.engine.interface import (
     EngineError,
     EngineInfo,
     EngineStopped,
+    NewVoice,
     Overloaded,
     UnknownVoice,
     Unsupported,
@@ -29,7 +30,7 @@ from voicegate.gateway.server.http.pages import json, problem, unknown_voice, un
 from voicegate.gateway.server.http.refused import Refused
 from voicegate.gateway.server.http.requests import admit, engine_info, retry_header
 from voicegate.gateway.server.http.stage import Stage
-from voicegate.gateway.server.http.voice_forms import NewVoice, read_form
+from voicegate.gateway.server.http.voice_forms import Upload, read_form
 from voicegate.protocol.dialects.one_shot import Problem
 from voicegate.protocol.errors import ErrorCode
 
@@ -100,14 +101,14 @@ class Voices:
         enrolment.check(request)
         owner = admit(request, self._stage)
         async with enrolment.upload(owner):
-            new = await read_form(request)
+            upload = await read_form(request)
             if not self._stage.access.still_admits(owner.key):  # it may have been taken back while the body came
                 raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
-            new = replace(new, is_replacing=new.is_replacing or is_replacing)
+            new = replace(upload.voice, is_replacing=upload.voice.is_replacing or is_replacing)
             async with enrolment.making(owner):
                 added = await self._make(new)
-        self.uploaded[added.name] = _upload(new)
-        log.info("voice added", voice=added.name, **({"consent": new.consent} if new.consent else {}))
+        self.uploaded[added.name] = _described_upload(upload)
+        log.info("voice added", voice=added.name, **({"consent": upload.consent} if upload.consent else {}))
         return new, added
 
     async def _make(self, new: NewVoice) -> VoiceInfo:
@@ -115,24 +116,15 @@ class Voices:
         with self._place(new, engine_info(self._stage)):
             while True:
                 try:
-                    return await self._ask(new)
+                    return await self._stage.services.engine.add_voice(new)
                 except VoiceConflict:  # no room is left, for it was seen before that the name is free
                     if not await self._stage.clones.give_way():
                         raise
 
-    async def _ask(self, new: NewVoice) -> VoiceInfo:
-        return await self._stage.services.engine.add_voice(
-            new.name,
-            new.recording,
-            transcript=new.transcript,
-            description=new.description,
-            replace=new.is_replacing,
-        )
-
     @contextmanager
     def _place(self, new: NewVoice, info: EngineInfo) -> Iterator[None]:
         """Its own for as long as it is made. Raises VoiceRefused, VoiceConflict."""
-        check_new_voice(new.name, info, replace=new.is_replacing)
+        check_new_voice(new, info)
         names = {voice.name for voice in info.voices}.union(self._on_their_way)
         if new.name not in names and len(names) >= self._stage.enrolment.max_voices:
             counted = "voices, with those on their way," if self._on_their_way else "voices"
@@ -158,14 +150,15 @@ class Voices:
         log.info("voice removed", voice=name)
 
 
-def _upload(new: NewVoice) -> dict[str, object]:
+def _described_upload(upload: Upload) -> dict[str, object]:
     """In vLLM-Omni's words."""
+    new = upload.voice
     described = {"speaker_description": new.description} if new.description else {}
     return {
         "name": new.name,
-        "consent": new.consent,
+        "consent": upload.consent,
         "created_at": int(time.time()),
-        "mime_type": new.media_type or _UNKNOWN_TYPE,
+        "mime_type": upload.media_type or _UNKNOWN_TYPE,
         "file_size": len(new.recording),
         **described,
     }

@@ -9,7 +9,7 @@ import random
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -34,6 +34,7 @@ from voicegate.engine.interface import (
     EngineStopped,
     Failed,
     ListenerReport,
+    NewVoice,
     Overloaded,
     UnknownVoice,
     Unsupported,
@@ -168,7 +169,7 @@ async def test_all_are_lost_and_nobody_is_let_in_until_there_are_others() -> Non
             listener.submit("late")
         assert caught.value.retry_after_ms > 0
         with pytest.raises(Overloaded):
-            await engine.add_voice("guest", RECORDING)
+            await engine.add_voice(NewVoice("guest", RECORDING))
         assert engine.pulse is None
         await until_served(engine, num_lost=2)
         assert engine.unready_reason is None
@@ -364,10 +365,10 @@ async def test_voices_that_change_while_a_process_restarts_are_there_when_it_is_
     engines: list[FakeEngine] = [FakeEngine(), Late()]
     async with running(lambda: engines.pop(0), FakeEngine) as listener:
         engine = routed(listener)
-        await engine.add_voice("gone", RECORDING)
+        await engine.add_voice(NewVoice("gone", RECORDING))
         engine.host.kill(0)
         await until(lambda: not engines)
-        added = await engine.add_voice("guest", RECORDING, description="came meanwhile")
+        added = await engine.add_voice(NewVoice("guest", RECORDING, description="came meanwhile"))
         await engine.remove_voice("gone")
         await engine.remove_voice("drone")
         guest = listener.submit("guest", voice="guest", text=TALK)
@@ -387,33 +388,33 @@ async def test_a_long_recording_comes_whole_beside_speech_and_is_dropped_where_i
     class Keeping(FakeEngine):
         recordings: ClassVar[list[bytes]] = []
 
-        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
-            self.recordings.append(recording)
-            return await super().add_voice(name, recording, **options)
+        async def add_voice(self, voice: NewVoice) -> VoiceInfo:
+            self.recordings.append(voice.recording)
+            return await super().add_voice(voice)
 
     recording = RECORDING + random.Random(0).randbytes(5_000_000)
     async with running(Keeping) as listener:
-        adding = asyncio.create_task(listener.engine.add_voice("guest", recording))
+        adding = asyncio.create_task(listener.engine.add_voice(NewVoice("guest", recording)))
         await asyncio.sleep(0)
         assert isinstance(await listener.until_end(listener.submit("u", text=TALK, end=True)), Done)
         await adding
-        given_up = asyncio.create_task(listener.engine.add_voice("other", recording))
+        given_up = asyncio.create_task(listener.engine.add_voice(NewVoice("other", recording)))
         await asyncio.sleep(0)
         given_up.cancel()
         await asyncio.wait({given_up})
-        await listener.engine.add_voice("last", RECORDING)
+        await listener.engine.add_voice(NewVoice("last", RECORDING))
         assert Keeping.recordings == [recording, RECORDING]
 
 
 async def test_who_does_not_take_a_voice_is_not_asked_for_it() -> None:
     class Full(FakeEngine):
-        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
+        async def add_voice(self, voice: NewVoice) -> VoiceInfo:
             raise VoiceRefused("no room for another")
 
     with capture_logs() as logs:
         async with running(FakeEngine, Full) as listener:
             engine = routed(listener)
-            await engine.add_voice("guest", RECORDING)
+            await engine.add_voice(NewVoice("guest", RECORDING))
             for number in range(3):
                 await listener.until_end(listener.submit(f"u{number}", voice="guest", text=TALK, end=True))
             assert not engine.host.fake(1).requests
@@ -425,7 +426,7 @@ async def test_a_process_that_is_lost_while_it_makes_a_voice_leaves_it_to_the_ot
     asked = asyncio.Event()
 
     class Slow(FakeEngine):
-        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
+        async def add_voice(self, voice: NewVoice) -> VoiceInfo:
             asked.set()
             await asyncio.get_running_loop().create_future()
             raise AssertionError
@@ -433,7 +434,7 @@ async def test_a_process_that_is_lost_while_it_makes_a_voice_leaves_it_to_the_ot
     engines = iter([Slow(), FakeEngine()])
     async with running(lambda: next(engines), FakeEngine) as listener:
         engine = routed(listener)
-        adding = asyncio.create_task(engine.add_voice("guest", RECORDING))
+        adding = asyncio.create_task(engine.add_voice(NewVoice("guest", RECORDING)))
         await asked.wait()
         engine.host.kill(0)
         assert (await adding).name == "guest"
@@ -445,21 +446,21 @@ async def test_an_addition_that_was_given_up_can_be_made_again() -> None:
     has_begun, may_end = asyncio.Event(), asyncio.Event()
 
     class Slow(FakeEngine):
-        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
+        async def add_voice(self, voice: NewVoice) -> VoiceInfo:
             has_begun.set()
             await may_end.wait()
-            return await super().add_voice(name, recording, **options)
+            return await super().add_voice(voice)
 
     async with running(Slow) as listener:
         engine = routed(listener)
-        adding = asyncio.create_task(engine.add_voice("guest", RECORDING))
+        adding = asyncio.create_task(engine.add_voice(NewVoice("guest", RECORDING)))
         await has_begun.wait()
         adding.cancel()
         await asyncio.wait({adding})
         with pytest.raises(UnknownVoice):
             listener.submit("u", voice="guest")
         may_end.set()
-        await engine.add_voice("guest", RECORDING, description="again")
+        await engine.add_voice(NewVoice("guest", RECORDING, description="again"))
         assert [voice.description for voice in engine.info.voices if voice.name == "guest"] == ["again"]
 
 
@@ -468,13 +469,13 @@ async def test_a_fault_of_ours_in_a_voice_is_told_to_whoever_asked() -> None:
         async def remove_voice(self, name: str) -> None:
             raise KeyError(name)
 
-        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
+        async def add_voice(self, voice: NewVoice) -> VoiceInfo:
             raise ZeroDivisionError
 
     with capture_logs() as logs:
         async with running(Broken) as listener:
             with pytest.raises(EngineError, match="ZeroDivisionError"):
-                await listener.engine.add_voice("guest", RECORDING)
+                await listener.engine.add_voice(NewVoice("guest", RECORDING))
             await listener.engine.remove_voice("drone")
             assert isinstance(await listener.until_end(listener.submit("u", text=TALK, end=True)), Done)
     assert "voice_not_removed" in [entry["event"] for entry in logs]

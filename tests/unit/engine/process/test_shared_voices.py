@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,6 +20,7 @@ from voicegate.engine.fake.engine import FakeEngine
 from voicegate.engine.interface import (
     Done,
     EngineError,
+    NewVoice,
     Overloaded,
     VoiceConflict,
     VoiceInfo,
@@ -61,19 +61,19 @@ class Keeping(FakeEngine):
     def has(self, name: str) -> bool:
         return name in {voice.name for voice in self._voices}
 
-    async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
-        self.asked.append(name)
+    async def add_voice(self, voice: NewVoice) -> VoiceInfo:
+        self.asked.append(voice.name)
         await self.may_make.wait()
         if self._refusals:
             raise self._refusals.pop(0)
         if len(self._voices) >= self._num_places:  # as VoiceShelf: one that is replaced lies beside the new one
             raise VoiceConflict("no room for another")
-        plain = await super().add_voice(name, recording, **options)
-        if options["is_clone"]:
+        plain = await super().add_voice(voice)
+        if voice.is_clone:
             return plain
-        made = VoiceInfo(name, plain.description, digest=hashlib.sha256(recording).hexdigest())
+        made = VoiceInfo(voice.name, plain.description, digest=hashlib.sha256(voice.recording).hexdigest())
         self._voices[self._voices.index(plain)] = made
-        self._directory[name] = made
+        self._directory[voice.name] = made
         return made
 
     async def remove_voice(self, name: str) -> None:
@@ -91,7 +91,7 @@ async def coming_back(back: Keeping, other: Keeping) -> AsyncIterator[Listener]:
     """`back` has come for a lost process; it lacks the guest, whom `other` has."""
     async with running(in_turn(Keeping(), back), in_turn(other)) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
+        await engine.add_voice(NewVoice("guest", RECORDING))
         await until(lambda: other.has("guest"))
         await replaced(engine)
         yield listener
@@ -123,7 +123,7 @@ async def test_a_process_that_comes_back_serves_while_it_makes_the_voices_that_i
     async with running(in_turn(Keeping(), back)) as listener:
         engine = routed(listener)
         for name in ("guest", "gone"):
-            await engine.add_voice(name, RECORDING)
+            await engine.add_voice(NewVoice(name, RECORDING))
         await replaced(engine)
         await until(lambda: back.asked == ["guest"])
         await spoken(listener, "u", "hum")
@@ -149,7 +149,7 @@ async def test_what_it_lacks_is_spoken_by_those_that_have_it_and_made_without_ho
             await spoken(listener, f"u{number}", "guest")
         assert not back.requests
         async with asyncio.timeout(PATIENCE_S):
-            await engine.add_voice("late", RECORDING)
+            await engine.add_voice(NewVoice("late", RECORDING))
             await spoken(listener, "late", "late")
             await engine.remove_voice("drone")
         assert back.asked == ["guest"]
@@ -163,12 +163,12 @@ async def test_what_it_has_from_the_directory_unchanged_is_not_made_again() -> N
     first, back = Keeping(directory), Keeping(directory)
     async with running(in_turn(first, back)) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
+        await engine.add_voice(NewVoice("guest", RECORDING))
         back._voices = [*back._voices, *directory.values()]  # as it will find them
         await replaced(engine)
         assert able(engine, "guest") == 1
         await spoken(listener, "u", "guest")
-        await engine.add_voice("other", RECORDING)
+        await engine.add_voice(NewVoice("other", RECORDING))
         assert back.asked == ["other"]
 
 
@@ -177,7 +177,7 @@ async def test_what_was_changed_since_the_directory_was_read_is_made() -> None:
     back = Keeping(stale, makes_at_once=False)
     async with running(in_turn(Keeping(), back)) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
+        await engine.add_voice(NewVoice("guest", RECORDING))
         await replaced(engine)
         with pytest.raises(VoiceOverloaded):
             listener.submit("early", voice="guest")
@@ -202,7 +202,7 @@ async def test_a_voice_that_was_replaced_while_it_was_made_is_made_as_it_is() ->
     async with coming_back(back, other) as listener:
         engine = routed(listener)
         await until(lambda: back.asked == ["guest"])
-        await engine.add_voice("guest", OTHER, replace=True)
+        await engine.add_voice(NewVoice("guest", OTHER, is_replacing=True))
         back.may_make.set()
         await until(lambda: back.info.voices == engine.info.voices)
         assert back.asked == ["guest", "guest"]
@@ -213,20 +213,20 @@ async def test_one_that_takes_long_holds_up_nobody_but_its_own_name() -> None:
     slow = asyncio.Event()
 
     class Picky(Keeping):
-        async def add_voice(self, name: str, recording: bytes, **options: Any) -> VoiceInfo:
-            if name == "slow":
-                self.asked.append(name)
+        async def add_voice(self, voice: NewVoice) -> VoiceInfo:
+            if voice.name == "slow":
+                self.asked.append(voice.name)
                 await slow.wait()
-            return await super().add_voice(name, recording, **options)
+            return await super().add_voice(voice)
 
     only = Picky()
     async with running(in_turn(only)) as listener:
         engine = routed(listener)
-        adding = asyncio.create_task(engine.add_voice("slow", RECORDING))
+        adding = asyncio.create_task(engine.add_voice(NewVoice("slow", RECORDING)))
         await until(lambda: only.asked == ["slow"])
-        again = asyncio.create_task(engine.add_voice("slow", RECORDING))
+        again = asyncio.create_task(engine.add_voice(NewVoice("slow", RECORDING)))
         async with asyncio.timeout(PATIENCE_S):
-            await engine.add_voice("guest", RECORDING)
+            await engine.add_voice(NewVoice("guest", RECORDING))
             await spoken(listener, "u", "guest")
             await engine.remove_voice("drone")
         assert not again.done()
@@ -244,7 +244,7 @@ async def test_a_clone_is_with_every_process_and_in_no_list() -> None:
     async with running(in_turn(first, back), in_turn(other)) as listener:
         engine = routed(listener)
         before = engine.info.voices
-        await engine.add_voice("clone-1", RECORDING, is_clone=True)
+        await engine.add_voice(NewVoice("clone-1", RECORDING, is_clone=True))
         assert (engine.info.voices, engine.info.clones) == (before, ("clone-1",))
         await until(lambda: able(engine, "clone-1") == 2)
         await replaced(engine)
@@ -260,7 +260,7 @@ async def test_a_clone_that_went_while_it_was_made_goes_again() -> None:
     slow, other = Keeping(makes_at_once=False), Keeping()
     async with running(in_turn(slow), in_turn(other)) as listener:
         engine = routed(listener)
-        adding = asyncio.create_task(engine.add_voice("clone-1", RECORDING, is_clone=True))
+        adding = asyncio.create_task(engine.add_voice(NewVoice("clone-1", RECORDING, is_clone=True)))
         await until(lambda: bool(slow.asked or other.asked))
         if slow.asked:  # whichever was asked first answers
             slow.may_make.set()
@@ -281,9 +281,9 @@ async def test_one_that_was_taken_away_and_added_again_survives_its_process(num_
     async with running(in_turn(first, back)) as listener:
         engine = routed(listener)
         for number in range(num_spare):
-            await engine.add_voice(f"guest{number}", RECORDING)
+            await engine.add_voice(NewVoice(f"guest{number}", RECORDING))
         await engine.remove_voice("drone")
-        await engine.add_voice("drone", RECORDING, description="another")
+        await engine.add_voice(NewVoice("drone", RECORDING, description="another"))
         with capture_logs() as logs:
             await replaced(engine)
             await until(lambda: all(able(engine, voice.name) for voice in engine.info.voices))
@@ -298,9 +298,9 @@ async def test_one_that_comes_waits_until_a_process_has_those_before_it() -> Non
     back = Keeping(num_places=3, makes_at_once=False)
     async with running(in_turn(Keeping(num_places=3), back)) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
+        await engine.add_voice(NewVoice("guest", RECORDING))
         await replaced(engine)
-        adding = asyncio.create_task(engine.add_voice("late", RECORDING))
+        adding = asyncio.create_task(engine.add_voice(NewVoice("late", RECORDING)))
         await until(lambda: back.asked == ["guest"])
         back.may_make.set()
         with pytest.raises(VoiceConflict):
@@ -317,7 +317,7 @@ async def test_one_that_had_no_memory_just_now_is_asked_again() -> None:
     async with running(in_turn(Keeping()), in_turn(full)) as listener:
         engine = routed(listener)
         with capture_logs() as logs:
-            await engine.add_voice("guest", RECORDING)
+            await engine.add_voice(NewVoice("guest", RECORDING))
             await until(lambda: able(engine, "guest") == 2)
         utterances = [listener.submit(f"u{number}", voice="guest", text="One, two.") for number in range(2)]
         await listener.until_heard(*utterances)
@@ -331,11 +331,11 @@ async def test_what_is_refused_for_good_is_not_asked_again_until_it_is_another()
     small = Keeping(refusals=(VoiceRefused("too long for this one"),))
     async with running(in_turn(Keeping()), in_turn(small)) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
-        await engine.add_voice("other", RECORDING)
+        await engine.add_voice(NewVoice("guest", RECORDING))
+        await engine.add_voice(NewVoice("other", RECORDING))
         await until(lambda: small.has("other"))
         assert small.asked == ["guest", "other"]
-        await engine.add_voice("guest", OTHER, replace=True)
+        await engine.add_voice(NewVoice("guest", OTHER, is_replacing=True))
         await until(lambda: small.has("guest"))
 
 
@@ -343,7 +343,7 @@ async def test_an_engine_that_is_asked_again_is_left_alone_for_as_long_as_it_say
     full = Keeping(refusals=(Overloaded("full", retry_after_ms=3_600_000),))
     async with running(in_turn(Keeping()), in_turn(full)) as listener:
         engine = routed(listener)
-        await engine.add_voice("guest", RECORDING)
-        await engine.add_voice("other", RECORDING)
+        await engine.add_voice(NewVoice("guest", RECORDING))
+        await engine.add_voice(NewVoice("other", RECORDING))
         await until(lambda: full.has("other"))
         assert full.asked == ["guest", "other"]

@@ -31,6 +31,7 @@ from voicegate.engine.interface import (
     EngineInfo,
     EngineStopped,
     Failed,
+    NewVoice,
     Overloaded,
     UtteranceId,
     UtteranceRequest,
@@ -40,7 +41,6 @@ from voicegate.engine.llm.runner import MAX_STEPS_OF_ONE
 from voicegate.engine.load.build import engine_info
 from voicegate.engine.thread.worker import LoadedEngine, ThreadedEngine
 from voicegate.engine.voices.keeper import VoiceKeeper
-from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.voice import Voice
 
 
@@ -92,7 +92,7 @@ class HeldMaker:
         self.go.set()
         self._is_closed = False
 
-    async def make(self, order: VoiceOrder) -> Voice:
+    async def make(self, order: NewVoice) -> Voice:
         self.making.append(order.name)
         try:
             await self.go.wait()
@@ -328,7 +328,7 @@ async def test_a_voice_whose_adding_is_given_up_leaves_nothing(moment: str, repl
     await engine.start()
     free, voices = held.models.held, engine.info.voices
     name = "rms" if replaces else "guest"
-    adding = asyncio.create_task(engine.add_voice(name, SOUND, replace=replaces))
+    adding = asyncio.create_task(engine.add_voice(NewVoice(name, SOUND, is_replacing=replaces)))
     await held.is_asked.wait()
     arrived = engine._arrived
 
@@ -350,7 +350,7 @@ async def test_a_voice_whose_adding_is_given_up_leaves_nothing(moment: str, repl
         await adding
     engine._arrived = arrived  # type: ignore[method-assign]
     assert engine.info.voices == voices
-    await engine.add_voice("another", SOUND)
+    await engine.add_voice(NewVoice("another", SOUND))
     await engine.remove_voice("another")
     utterance = await held.submit("u", "Good morning.")
     engine.end_text(utterance)
@@ -369,7 +369,7 @@ async def test_others_speak_and_are_begun_while_a_voice_is_made() -> None:
     held.go()
     held.maker.go.clear()
     first = await held.submit("first", "Good morning.")
-    adding = [asyncio.create_task(engine.add_voice(name, SOUND)) for name in ("one", "two")]
+    adding = [asyncio.create_task(engine.add_voice(NewVoice(name, SOUND))) for name in ("one", "two")]
     await until(lambda: bool(held.maker.making))
     engine.end_text(first)
     second = await held.submit("second", "Good morning to all of you.")
@@ -389,10 +389,10 @@ async def test_a_voice_that_could_not_be_written_is_there_and_its_sender_is_told
     held.voices_dir = tmp_path / "gone"
     await held.engine.start()
     held.go()
-    added = await held.engine.add_voice("guest", SOUND)
+    added = await held.engine.add_voice(NewVoice("guest", SOUND))
     assert added.remark == "the voice could not be written (No such file or directory), and is gone after a restart"
     assert [(voice.name, voice.remark) for voice in held.engine.info.voices] == [("rms", ""), ("guest", "")]
-    assert (await held.engine.add_voice("clone", SOUND, is_clone=True)).remark == "", "it is never written"
+    assert (await held.engine.add_voice(NewVoice("clone", SOUND, is_clone=True))).remark == "", "it is never written"
     await held.engine.close()
 
 
@@ -401,8 +401,8 @@ async def test_what_makes_no_voice_is_told_to_its_sender_and_the_next_is_made() 
     await held.engine.start()
     held.go()
     with pytest.raises(VoiceRefused, match="no sound"):
-        await held.engine.add_voice("guest", b"")
-    await held.engine.add_voice("guest", SOUND)
+        await held.engine.add_voice(NewVoice("guest", b""))
+    await held.engine.add_voice(NewVoice("guest", SOUND))
     await held.engine.close()
 
 
@@ -413,13 +413,13 @@ async def test_a_voice_that_is_given_up_while_it_is_made_lets_the_next_in() -> N
     free = held.models.held
     held.go()
     held.maker.go.clear()
-    adding = asyncio.create_task(engine.add_voice("guest", SOUND))
+    adding = asyncio.create_task(engine.add_voice(NewVoice("guest", SOUND)))
     await until(lambda: bool(held.maker.making))
     adding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await adding
     held.maker.go.set()
-    await engine.add_voice("next", SOUND)
+    await engine.add_voice(NewVoice("next", SOUND))
     await engine.remove_voice("next")
     assert [voice.name for voice in engine.info.voices] == ["rms"]
     utterance = await held.submit("u", "Good morning.")  # behind what was asked for before
@@ -434,7 +434,7 @@ async def test_an_engine_that_is_closed_while_a_voice_is_made_gives_that_up() ->
     await held.engine.start()
     held.go()
     held.maker.go.clear()
-    adding = asyncio.create_task(held.engine.add_voice("guest", SOUND))
+    adding = asyncio.create_task(held.engine.add_voice(NewVoice("guest", SOUND)))
     await until(lambda: bool(held.maker.making))
     await held.engine.close()
     with pytest.raises(EngineStopped, match="closed"):
@@ -473,7 +473,7 @@ async def test_one_that_is_given_up_in_the_middle_leaves_nothing(monkeypatch: py
     free, voices = held.models.held, engine.info.voices
     held.go()
     prompt = HeldPrompt(monkeypatch, at_step=4)
-    adding = asyncio.create_task(engine.add_voice("guest", SOUND))
+    adding = asyncio.create_task(engine.add_voice(NewVoice("guest", SOUND)))
     await asyncio.to_thread(prompt.is_there.wait, PATIENCE_S)
     adding.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -495,7 +495,7 @@ async def test_an_engine_that_is_closed_in_the_middle_says_so_to_who_adds_a_voic
     await held.engine.start()
     held.go()
     prompt = HeldPrompt(monkeypatch, at_step=4)
-    adding = asyncio.create_task(held.engine.add_voice("guest", SOUND))
+    adding = asyncio.create_task(held.engine.add_voice(NewVoice("guest", SOUND)))
     await asyncio.to_thread(prompt.is_there.wait, PATIENCE_S)
     closing = asyncio.create_task(held.engine.close())
     await asyncio.sleep(0)  # it has asked
@@ -519,7 +519,7 @@ async def test_every_step_of_a_prompt_is_progress(monkeypatch: pytest.MonkeyPatc
         return advance(rendering)
 
     monkeypatch.setattr(BlockPromptRendering, "advance", noted)
-    await held.engine.add_voice("guest", SOUND)
+    await held.engine.add_voice(NewVoice("guest", SOUND))
     told = pulses[1:]  # of the first nothing is fetched yet
     assert len(told) == len(set(told)) > 1
     assert None not in pulses

@@ -10,10 +10,10 @@ from safetensors.torch import save
 
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.local_maker import LocalMaker
+from voicegate.engine.interface import NewVoice
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.keeper import VoiceKeeper
-from voicegate.engine.voices.maker_wire import VoiceOrder
 from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import save_pace
@@ -30,7 +30,7 @@ def model() -> ModelConfig:
 
 async def test_a_saved_voice_is_there_at_the_next_start_until_deleted(tmp_path: Path, model: ModelConfig) -> None:
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
-    keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT, "a guest")))
+    keeper.save(await keeper.make(NewVoice("guest", RECORDING, TEXT, "a guest")))
     assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == "a guest"
     keeper.delete("guest")
     keeper.delete("rms")  # the model's own: nothing of it lies here
@@ -43,7 +43,7 @@ async def test_a_voice_in_the_place_of_a_pairs_stays_until_the_pair_changes(tmp_
     assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == ""
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
     for description in ("another", "a third"):
-        keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT, description)))
+        keeper.save(await keeper.make(NewVoice("guest", RECORDING, TEXT, description)))
         for _ in range(2):
             assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == description
     (tmp_path / "guest.txt").write_text(TEXT + " Welcome.")
@@ -58,7 +58,7 @@ async def test_a_voice_beside_a_pair_whose_own_was_deleted_stays(tmp_path: Path,
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
     keeper.delete("guest")
     for description in ("another", "a third"):
-        keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT, description)))
+        keeper.save(await keeper.make(NewVoice("guest", RECORDING, TEXT, description)))
         for _ in range(2):
             assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == description
     keeper.delete("guest")
@@ -68,21 +68,21 @@ async def test_a_voice_beside_a_pair_whose_own_was_deleted_stays(tmp_path: Path,
 async def test_a_voice_takes_the_place_of_a_file_that_is_none(tmp_path: Path, model: ModelConfig) -> None:
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
     (tmp_path / "guest.safetensors").write_bytes(b"half of one")
-    keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT)))
+    keeper.save(await keeper.make(NewVoice("guest", RECORDING, TEXT)))
     assert "guest" in load_voices(TINY_MODEL_DIR, model, tmp_path)
 
 
 async def test_without_a_directory_nothing_is_written(tmp_path: Path, model: ModelConfig) -> None:
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), None)
     before = sorted((TINY_MODEL_DIR / "voices").iterdir())
-    keeper.save(await keeper.make(VoiceOrder("guest", RECORDING)))
+    keeper.save(await keeper.make(NewVoice("guest", RECORDING)))
     keeper.delete("rms")
     assert sorted((TINY_MODEL_DIR / "voices").iterdir()) == before
 
 
 async def test_a_directory_that_went_away_is_a_warning(tmp_path: Path, model: ModelConfig) -> None:
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path / "gone")
-    voice = await keeper.make(VoiceOrder("guest", RECORDING, TEXT))
+    voice = await keeper.make(NewVoice("guest", RECORDING, TEXT))
     with structlog.testing.capture_logs() as lines:
         keeper.save(voice)
     assert [line["event"] for line in lines] == ["voice_not_saved"]
@@ -111,16 +111,16 @@ async def test_a_pace_stands_until_another_recording_or_text_comes(tmp_path: Pat
     for number, (recording, text, is_kept) in enumerate(
         ((RECORDING, TEXT, True), (RECORDING, TEXT + " Welcome.", False), (OTHER_RECORDING, TEXT, False))
     ):
-        keeper.save(await keeper.make(VoiceOrder("guest", RECORDING, TEXT)))
+        keeper.save(await keeper.make(NewVoice("guest", RECORDING, TEXT)))
         save_pace(path, pace)
-        keeper.save(await keeper.make(VoiceOrder("guest", recording, text, f"description {number}")))
+        keeper.save(await keeper.make(NewVoice("guest", recording, text, f"description {number}")))
         found = load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"]
         assert (found.pace, found.description) == (pace if is_kept else None, f"description {number}")
 
 
 async def test_a_pace_that_cannot_be_read_is_none(tmp_path: Path, model: ModelConfig) -> None:
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
-    voice = await keeper.make(VoiceOrder("guest", RECORDING, TEXT))
+    voice = await keeper.make(NewVoice("guest", RECORDING, TEXT))
     path = tmp_path / "guest.safetensors"
     texts = {"prompt_text": voice.prompt_text, "tokens_per_letter": "fast"}
     for tensors in ({"speech_tokens": voice.speech_tokens}, {"mel": voice.mel}):

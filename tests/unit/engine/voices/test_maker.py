@@ -12,15 +12,15 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.child_process import start_module
-from voicegate.engine.interface import EngineError, VoiceRefused
+from voicegate.engine.interface import EngineError, NewVoice, VoiceRefused
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices import maker
 from voicegate.engine.voices.maker import MODULE, ProcessMaker
-from voicegate.engine.voices.maker_wire import NotMade, Task, VoiceOrder, write_message
+from voicegate.engine.voices.maker_wire import NotMade, Task, write_message
 from voicegate.engine.voices.making import answer_to, make_voice
 
 RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
-ORDER = VoiceOrder("guest", RECORDING, "Hello there, it is very nice to meet you.", "a guest")
+ORDER = NewVoice("guest", RECORDING, "Hello there, it is very nice to meet you.", "a guest")
 
 
 @pytest.fixture
@@ -34,16 +34,16 @@ async def test_what_makes_no_voice_at_first_sight_starts_no_process(monkeypatch:
     monkeypatch.setattr(maker, "start_module", lambda *_, **__: pytest.fail("a process was started"))
     for recording in (b"", bytes(1_000_000), b"<html>"):
         with pytest.raises(VoiceRefused, match="no sound file"):
-            await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", recording))
+            await ProcessMaker(TINY_MODEL_DIR).make(NewVoice("guest", recording))
     with pytest.raises(VoiceRefused, match="transcript has 1000 characters"):
-        await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", RECORDING, "x" * 1000))
+        await ProcessMaker(TINY_MODEL_DIR).make(NewVoice("guest", RECORDING, "x" * 1000))
 
 
 async def test_one_that_hangs_holds_up_no_other(scripted: ProcessMaker) -> None:
-    hanging = asyncio.create_task(scripted.make(VoiceOrder("busy", RECORDING)))
+    hanging = asyncio.create_task(scripted.make(NewVoice("busy", RECORDING)))
     await until(lambda: process_of(scripted) is not None)
     with pytest.raises(VoiceRefused, match="too quiet"):
-        await scripted.make(VoiceOrder("refused", RECORDING))
+        await scripted.make(NewVoice("refused", RECORDING))
     assert not hanging.done()
     hanging.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -51,7 +51,7 @@ async def test_one_that_hangs_holds_up_no_other(scripted: ProcessMaker) -> None:
 
 
 async def test_at_once_there_are_few_processes(scripted: ProcessMaker) -> None:
-    makings = [asyncio.create_task(scripted.make(VoiceOrder("busy", RECORDING))) for _ in range(3)]
+    makings = [asyncio.create_task(scripted.make(NewVoice("busy", RECORDING))) for _ in range(3)]
     await until(lambda: len(scripted._makings) == maker._MAX_PROCESSES == 2)
     makings[0].cancel()
     await until(lambda: makings[0].done() and len(scripted._makings) == 2)  # the third has its place
@@ -72,7 +72,7 @@ async def test_it_is_the_voice_that_this_process_would_make() -> None:
 
 def test_refusals_and_faults_are_told_apart(tmp_path: Path) -> None:
     num_threads = torch.get_num_threads()
-    refused = answer_to(Task(str(TINY_MODEL_DIR), num_threads, VoiceOrder("guest", b"")))
+    refused = answer_to(Task(str(TINY_MODEL_DIR), num_threads, NewVoice("guest", b"")))
     assert isinstance(refused, NotMade)
     assert refused.error == "VoiceRefused"
     assert "no sound file" in refused.message
@@ -88,13 +88,13 @@ def test_refusals_and_faults_are_told_apart(tmp_path: Path) -> None:
 
 async def test_what_the_process_refuses_is_refused(scripted: ProcessMaker) -> None:
     with pytest.raises(VoiceRefused, match="too quiet"):
-        await scripted.make(VoiceOrder("refused", RECORDING))
+        await scripted.make(NewVoice("refused", RECORDING))
 
 
 @pytest.mark.parametrize(("name", "status"), [("killed", -9), ("silent", 0)])
 async def test_a_process_that_dies_fails_its_voice(scripted: ProcessMaker, name: str, status: int) -> None:
     with structlog.testing.capture_logs() as lines, pytest.raises(EngineError, match="has ended; see the log"):
-        await scripted.make(VoiceOrder(name, RECORDING))
+        await scripted.make(NewVoice(name, RECORDING))
     assert [(line["event"], line["status"]) for line in lines] == [("voice_maker_died", status)]
 
 
@@ -107,7 +107,7 @@ async def test_one_that_dies_before_it_has_read_its_task(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(maker, "MODULE", "dies")
     with structlog.testing.capture_logs() as lines, pytest.raises(EngineError, match="has ended; see the log"):
-        await ProcessMaker(TINY_MODEL_DIR).make(VoiceOrder("guest", b"OggS" + bytes(num_bytes)))
+        await ProcessMaker(TINY_MODEL_DIR).make(NewVoice("guest", b"OggS" + bytes(num_bytes)))
     assert [(line["event"], line["status"]) for line in lines] == [("voice_maker_died", 1)]
 
 
@@ -119,7 +119,7 @@ def process_of(maker: ProcessMaker) -> "subprocess.Popen[bytes] | None":
 
 @pytest.mark.parametrize("end", ["cancelled", "closed"])
 async def test_one_that_is_given_up_leaves_no_process(scripted: ProcessMaker, end: str) -> None:
-    making = asyncio.create_task(scripted.make(VoiceOrder("busy", RECORDING)))
+    making = asyncio.create_task(scripted.make(NewVoice("busy", RECORDING)))
     await until(lambda: process_of(scripted) is not None)
     process = process_of(scripted)
     assert process is not None
@@ -139,7 +139,7 @@ async def test_one_that_is_given_up_leaves_no_process(scripted: ProcessMaker, en
 async def test_one_that_takes_too_long_is_given_up(scripted: ProcessMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maker, "_PATIENCE_S", 0.01)
     with structlog.testing.capture_logs() as lines, pytest.raises(EngineError, match=r"no voice was made within"):
-        await scripted.make(VoiceOrder("busy", RECORDING))
+        await scripted.make(NewVoice("busy", RECORDING))
     assert "voice_maker_hung" in [line["event"] for line in lines]
 
 
