@@ -147,7 +147,7 @@ class Pipeline:
                 stack.callback(self._llm.abort, self._end_pass(clause, clause.llm_pass))
 
     def start_over(self, clause: Clause) -> None:
-        """Of its text nothing came: it waits for a pass as it did before."""
+        """Nothing came of its text: it waits for a pass as it did before."""
         self.release(clause)
         clause.state = ClauseState.WAITING
         clause.text_ids, clause.given_ids = [*clause.given_ids, *clause.text_ids], []
@@ -163,7 +163,7 @@ class Pipeline:
 
     @property
     def counters(self) -> Mapping[str, float]:
-        """What the models did so far, by name."""
+        """Counts of what the models did so far, by name."""
         return {**self.tally.counters, **self._llm.counters}
 
     @property
@@ -183,7 +183,7 @@ class Pipeline:
 
     @property
     def free_share(self) -> float:
-        """Of the room that active clauses take: of its places or of the flow's memory, whichever has less left."""
+        """The free part of the places for active clauses, or of the flow's memory: the smaller of the two."""
         places = self._config.max_active_clauses
         return min((places - len(self._active)) / places, self._reservations.free_share)
 
@@ -214,16 +214,16 @@ class Pipeline:
         return clause.rendering.flow.num_missing_tokens if clause.rendering is not None and clause.batch is None else 0
 
     def num_blocks(self, clause: Clause) -> int:
-        """That this block takes of the flow's memory."""
+        """Blocks of the flow's memory that this one takes."""
         return clause.rendering.flow.next_num_blocks if clause.rendering is not None else 0
 
     def num_held_blocks(self, clause: Clause) -> int:
-        """Of the flow's memory, that would be free without it."""
+        """Blocks of the flow's memory that would be free without it."""
         return clause.rendering.flow.num_own_blocks if clause.rendering is not None else 0
 
     @property
     def intake(self) -> Intake:
-        """What the lanes take now."""
+        """Work that the lanes take now."""
         return Intake(
             takes_llm_step=self._llm.takes_step,
             num_llm_steps=self._num_llm_steps,
@@ -276,8 +276,8 @@ class Pipeline:
             self.take_tokens(clause, SequenceOutput(clause.llm_pass.sequence_id, tokens))
 
     def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
-        """What the LLM has made, in order; `take_tokens` hands it on."""
-        # Of a sequence that was released nobody wants to know any more.
+        """All that the LLM has made, in order; `take_tokens` hands it on."""
+        # Outputs of a sequence that was released are dropped.
         return [
             (self._generating[each.sequence_id], each)
             for each in self._llm.poll()

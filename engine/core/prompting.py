@@ -1,4 +1,4 @@
-"""What stands before the text of an LLM pass: from the voice and, where there is one, the instruction. Pure.
+"""The prompt before the text of an LLM pass: from the voice and, where there is one, the instruction. Pure.
 
 zero-shot       the voice's transcript and speech tokens: the pass goes on where the prompt audio ended
 cross-lingual   a voice without transcript: its sound comes from the flow alone, the LLM is told nothing of it.

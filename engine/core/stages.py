@@ -54,7 +54,7 @@ class ReadyVoice:
 
 @dataclass(frozen=True, slots=True)
 class VoiceRoom:
-    """What the models were built to hold of voices at once, those that may be added later included."""
+    """Voices that the models were built to hold at once, those that may be added later included."""
 
     prompt_tokens: tuple[int, ...] = ()  # of each
 

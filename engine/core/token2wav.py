@@ -1,4 +1,4 @@
-"""What runs on the lane of flow and vocoder: batches of blocks, an Euler step at a time, and behind each the vocoder.
+"""Work on the lane of flow and vocoder: batches of blocks, an Euler step at a time, and after each the vocoder.
 
 Launched and fetched later, as the pipeline says. A clause that was released or set aside meanwhile gets nothing.
 """
@@ -52,7 +52,7 @@ class _Rendered:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """Of a rendering's first block, behind what its listener is given first."""
+    """The rest of a rendering's first block, after what its listener is given first."""
 
     clause: Clause
     rendering: Rendering
@@ -149,7 +149,7 @@ class Token2wav:
     # --- the vocoder, behind them -----------------------------------------------------------------------------
 
     def _take_jobs(self, batch: _RunningBatch) -> tuple[list[Clause], list[VocoderJob]]:
-        """Of each clause with frames for the vocoder."""
+        """The jobs of each clause with frames for the vocoder."""
         clauses: list[Clause] = []
         jobs: list[VocoderJob] = []
         for clause, mel in zip(batch.clauses, batch.flow_batch.result(), strict=True):

@@ -49,7 +49,7 @@ class StreamTooLong(FlowError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowPrompt:
-    """What a voice gives the flow."""
+    """A voice as the flow needs it."""
 
     speech_ids: torch.Tensor  # [P] int64; P may be 0
     mel: torch.Tensor  # [2P, 80] float32
@@ -68,7 +68,7 @@ class FlowPrompt:
 class PreparedPrompt(Protocol):
     @property
     def num_blocks(self) -> int:
-        """Of the memory, that it holds."""
+        """Blocks of the memory that it holds."""
 
     @property
     def first_block_tokens(self) -> int:
@@ -104,15 +104,15 @@ class FlowStream(Protocol):
 
     @property
     def num_own_blocks(self) -> int:
-        """Of the memory, that it holds alone."""
+        """Blocks of the memory that it holds alone."""
 
     @property
     def next_num_blocks(self) -> int:
-        """Of the memory, that the next block takes when it is begun."""
+        """Blocks of the memory that the next block takes when it is begun."""
 
 
 def check_batch(streams: Sequence[FlowStream]) -> None:
-    """What may be begun together. Raises ValueError."""
+    """Whether these may be begun together. Raises ValueError."""
     if not streams or len(set(streams)) != len(streams) or not all(stream.is_ready for stream in streams):
         raise ValueError("a batch takes one or more different streams that are ready")
 
@@ -174,7 +174,7 @@ class FlowBackend(Protocol[Prompt, Stream]):
 
     @property
     def name(self) -> str:
-        """What computes: torch, cuda (our kernels) or tensorrt, which has our kernels beside it."""
+        """The one that computes: torch, cuda (our kernels) or tensorrt, which has our kernels beside it."""
 
     @property
     def graphs(self) -> Capturable: ...
@@ -191,25 +191,25 @@ class FlowBackend(Protocol[Prompt, Stream]):
         """How many more batches may run at the same time."""
 
     def batch_size(self, max_rows: int) -> BatchSize:
-        """What a batch of up to `max_rows` whole blocks may hold, such that little is computed in vain.
+        """The size of a batch of up to `max_rows` whole blocks, such that little is computed in vain.
 
         Shorter blocks leave room for more of them. One block fits always.
         """
 
     def num_prompt_blocks(self, num_tokens: int) -> int:
-        """Of the memory, that a prompt of so many tokens takes at most."""
+        """Blocks of the memory that a prompt of so many tokens takes at most."""
 
     def num_speech_blocks(self, num_tokens: int) -> int:
-        """Of the memory, that a stream takes for so much speech at most."""
+        """Blocks of the memory that a stream takes for so much speech at most."""
 
     def begin_prompt(self, prompt: FlowPrompt) -> PromptRendering[Prompt]:
-        """What every stream behind it shares is to be computed. Raises ValueError, StreamTooLong, BlocksExhausted.
+        """Begin to compute all that streams behind it share. Raises ValueError, StreamTooLong, BlocksExhausted.
 
         The flow may repeat some of the prompt in front of it, if that makes the first sound come sooner.
         """
 
     def prepare(self, prompt: FlowPrompt) -> Prompt:
-        """The same as a whole, for when nobody speaks yet. Raises BatchesExhausted, too."""
+        """As `begin_prompt`, to its end, for when no stream speaks yet. Raises BatchesExhausted, too."""
 
     def release(self, prompt: Prompt) -> None:
         """No stream can be opened any more; those that are open keep the blocks until they close. Idempotent."""

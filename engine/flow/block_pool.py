@@ -71,7 +71,7 @@ class BlockPool(BlockLedger):
 def bytes_per_block(
     config: EstimatorConfig, *, num_steps: int, dtype: torch.dtype, kv_dtype: torch.dtype | None = None
 ) -> int:
-    """What one block costs: a second of speech or of prompt."""
+    """The cost of one block: a second of speech or of prompt."""
     kv = config.depth * 2 * config.num_heads * config.head_dim * FRAMES_PER_BLOCK
     tails = NUM_CONVS * CONV_HISTORY * config.dim
     return num_steps * CFG_HALVES * (kv * (kv_dtype or dtype).itemsize + tails * dtype.itemsize)

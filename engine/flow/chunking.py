@@ -50,12 +50,12 @@ def prompt_lead_in(num_prompt_tokens: int, *, first_block: int | None) -> int:
 
 
 def num_prompt_blocks(num_tokens: int, *, num_layouts: int) -> int:
-    """That a prompt takes at most, its lead-ins among them."""
+    """Blocks that a prompt takes at most, its lead-ins among them."""
     return num_layouts * _num_blocks(num_tokens)
 
 
 def num_speech_blocks(num_tokens: int) -> int:
-    """That a stream takes for its own speech at most, wherever in a block its prompt leaves off."""
+    """Blocks that a stream takes for its own speech at most, wherever in a block its prompt leaves off."""
     return _num_blocks(num_tokens) + 1
 
 

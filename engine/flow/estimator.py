@@ -23,7 +23,7 @@ CONV_HISTORY: Final = CONV_TAPS - 1
 
 
 class FrameContext(Protocol):
-    """What surrounds the frames of one velocity call. Two implementations: one block of streams, a whole sequence."""
+    """The surroundings of one velocity call's frames. Two implementations: one block of streams, a whole sequence."""
 
     def with_history(self, hidden: torch.Tensor, *, step: int, conv: int) -> torch.Tensor:
         """[C, B, n, D], the input of a causal convolution -> [C, B, 30 + n, D] with the 30 frames before it."""

@@ -20,7 +20,7 @@ class BlockPromptRendering:
         self._batch: BlockBatch | None = None
         num_lookahead = model.config.lookahead_tokens
         num_blocks = sum(max(len(each.tokens) - num_lookahead, 0) // TOKENS_PER_BLOCK for each in self._prompt.layouts)
-        # Of the blocks that are not begun. A batch takes its own from the pool: one of these is put there just before.
+        # For the blocks that are not begun. A batch takes its own from the pool: one of these is put there just before.
         self._kept = pool.allocate(num_blocks)
 
     @property

@@ -136,13 +136,13 @@ class BlockSolver(Protocol):
 
     @property
     def name(self) -> str:
-        """What computes: torch, cuda (our kernels) or tensorrt."""
+        """The one that computes: torch, cuda (our kernels) or tensorrt."""
 
     @property
     def graphs(self) -> Capturable: ...
 
     def batch_size(self, max_rows: int) -> BatchSize:
-        """What one batch may hold, up to `max_rows` whole blocks, with nothing computed in vain."""
+        """The size of one batch, up to `max_rows` whole blocks, with nothing computed in vain."""
 
     @property
     def num_free_batches(self) -> int:

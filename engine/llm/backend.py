@@ -36,7 +36,7 @@ class LlmDied(LlmError):
 
 @dataclass(frozen=True, slots=True)
 class LlmTraits:
-    """What a backend promises beyond LlmBackend; the engine offers its clients no more than that."""
+    """Promises of a backend beyond LlmBackend; the engine offers its clients no more than that."""
 
     takes_streamed_text: bool  # `is_streaming` requests; without it all text of a pass is there when it begins
     is_reproducible: bool  # equal seeds give equal tokens, alone or in any batch
@@ -44,7 +44,7 @@ class LlmTraits:
 
 @dataclass(frozen=True, slots=True)
 class LlmPrompt:
-    """What the voice said before: its transcript behind the instruction, and its speech tokens; both may be empty."""
+    """Said by the voice before: its transcript after the instruction, and its speech tokens; both may be empty."""
 
     text_ids: tuple[int, ...] = ()
     speech_ids: tuple[int, ...] = ()
@@ -71,7 +71,7 @@ class SequenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class SequenceOutput:
-    """What was made of one sequence, in one step or several; `is_final` or `error`: it has ended, its slot is free."""
+    """Made of one sequence, in one step or several; `is_final` or `error`: it has ended, its slot is free."""
 
     sequence_id: int
     tokens: tuple[int, ...] = ()  # speech ids below speech_token_size, in order
@@ -106,7 +106,7 @@ class LlmBackend(Protocol):
         """Since it was loaded, as far as it knows them: llm_steps, _rows, _seconds, _launches (of CUDA graphs)."""
 
     def set_waker(self, waker: Waker) -> None:
-        """What to call when `poll` has something new for an engine's thread that may be asleep."""
+        """It is called when `poll` has something new for an engine's thread that may be asleep."""
 
     def add(self, request: SequenceRequest) -> None:
         """Take a slot. Waits for nothing. Raises NoFreeSlot, or InvalidRequest (also where the id is alive)."""
@@ -148,7 +148,7 @@ class LlmBackend(Protocol):
         """
 
     def poll(self) -> list[SequenceOutput]:
-        """What was made since the last call, in order. Does not wait."""
+        """All outputs since the last call, in order. Does not wait."""
 
     @property
     def num_fetched(self) -> int:

@@ -15,7 +15,7 @@ from voicegate.engine.model.config import LlmConfig
 
 
 class BistreamPolicy(Enum):
-    """What bistream does where upstream raises or runs on.
+    """How bistream behaves where upstream raises or runs on.
 
     UPSTREAM: a special token other than fill inside a block, or other than eos at the end, fails the sequence;
     only `max_tokens` limits its length; whatever was fed last before a fill is fed again before the remaining text.

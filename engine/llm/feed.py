@@ -1,4 +1,4 @@
-"""What a sequence feeds the LLM: rows of its tables, laid out as upstream does (cosyvoice/llm/llm.py). No torch.
+"""Rows of the LLM's tables that a sequence feeds it, laid out as upstream does (cosyvoice/llm/llm.py). No torch.
 
 Text and speech ids are rows of one table here (model.py): text ids as they are, speech ids behind them. They are kept
 as arrays: some 260 of a voice's prompt go into every first reading, for which a device waits, and as many objects take
@@ -55,7 +55,7 @@ def _is_instructed(config: LlmConfig, text_ids: Sequence[int]) -> bool:
 
 
 def ends_speech(config: LlmConfig, token: int) -> bool:
-    """Of a token that a sequence drew outside bistream's blocks."""
+    """Whether a token that a sequence drew outside bistream's blocks ends its speech."""
     return token == config.eos_id if config.stop.is_eos_alone else token >= config.speech_token_size
 
 
@@ -65,7 +65,7 @@ def audible(config: LlmConfig, token: int) -> int | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptRows:
-    """What stands around the text, whatever is said behind a prompt."""
+    """Rows around the text, whatever is said after a prompt."""
 
     before_text: Rows
     behind_text: Rows

@@ -22,8 +22,8 @@ from voicegate.engine.model.config import LlmConfig
 # Steps launched but not fetched. Higher -> a cancel or a newcomer waits longer; lower -> a GPU waits for Python between
 # steps.
 _MAX_STEPS_IN_FLIGHT: Final = 2
-# The same while all of them are of one sequence alone: Python has slept while its prompt was read, and takes longer
-# than a decode to wake up.
+# While all of them are of one sequence alone: Python has slept while its prompt was read, and takes longer than a
+# decode to wake up.
 MAX_STEPS_OF_ONE: Final = 3
 
 
@@ -207,7 +207,7 @@ class LlmRunner(ABC):
         return f"text and speech need more than the {self._max_positions} positions of an LLM slot"
 
     def _output(self, live: Live, emitted: tuple[int, ...] = (), *, error: str | None = None) -> SequenceOutput:
-        """What has become of a sequence, which is let go if it has ended. `emitted`: its new speech."""
+        """Tell the state of a sequence, which is let go if it has ended. `emitted`: its new speech."""
         sequence = live.sequence
         error = error or sequence.failure
         is_truncated = sequence.state is SequenceState.TRUNCATED

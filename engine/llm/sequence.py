@@ -1,4 +1,4 @@
-"""What to feed the LLM next and what its tokens mean: the pure state machines of one sequence. No torch, no sampling.
+"""The pure state machines of one sequence: its next feed, and the meaning of its tokens. No torch, no sampling.
 
 All kinds show the next forward as `feed` and take the token that was sampled from it through `advance`.
 Layouts and quirks are upstream's (cosyvoice/llm/llm.py: Qwen2LM.inference, inference_bistream).
@@ -40,7 +40,7 @@ class Unistream:
         self.min_tokens = config.stop.min_tokens_per_text_token * len(text_ids)
         max_length = config.stop.max_length(len(text_ids))
         self.max_tokens = max_length if max_tokens is None else min(max_length, max_tokens)
-        # What is fed before the first token.
+        # Fed before the first token.
         self.layout = np.concatenate((around.before_text, text_rows(text_ids), around.behind_text))
         self.feed: Feed | None = Feed(self.layout, ignore_eos=self.min_tokens > 0) if text_ids else None
         self.state = SequenceState.RUNNABLE if text_ids else SequenceState.FINISHED

@@ -79,7 +79,7 @@ class Slots:
 
 
 def seed_key(seed: int) -> np.uint64:
-    """What `uniforms` wants of a seed, which may be any int; taken modulo 2**64."""
+    """The key for `uniforms` of a seed, which may be any int; taken modulo 2**64."""
     # Mixed before the counter is added: otherwise neighbouring seeds would walk one common sequence.
     return np.uint64(_mix_one(seed & _MASK_64))
 

@@ -58,14 +58,14 @@ class VocoderBackend(Protocol):
 
     @property
     def name(self) -> str:
-        """What computes: torch, cuda (our kernels) or tensorrt."""
+        """The one that computes: torch, cuda (our kernels) or tensorrt."""
 
     @property
     def graphs(self) -> Capturable: ...
 
     @property
     def held_back_frames(self) -> int:
-        """Of the frames of a stream that are known, those whose samples wait for more, or for its end."""
+        """Frames of a stream that are known, and whose samples wait for more, or for its end."""
 
     @property
     def takes_any_cut(self) -> bool:

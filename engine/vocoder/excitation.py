@@ -12,7 +12,7 @@ import torch
 MAX_ROWS: Final = 7_200_000  # of upstream's table: one row a sample, 300 s
 NUM_COLUMNS: Final = 9  # the fundamental and eight overtones
 
-# What consumes the seeded generator between the seed and the table, in upstream's order: the flow's noise buffer,
+# Draws from the seeded generator between the seed and the table, in upstream's order: the flow's noise buffer,
 # then the default initialisers of layers whose values are later overwritten by the checkpoint. The sizes are the
 # released model's, whatever model is loaded: the noise is not learnt, so there is one table for all.
 _FLOW_NOISE: Final = (1, 80, 15_000)

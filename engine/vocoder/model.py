@@ -44,14 +44,14 @@ class VocoderModel:
         return self.config.look_right_frames
 
     def check_length(self, num_frames: int) -> None:
-        """Of a stream. Raises VocoderStreamTooLong."""
+        """For a stream of so many frames. Raises VocoderStreamTooLong."""
         if num_frames > self._max_frames:
             raise VocoderStreamTooLong(
                 f"{num_frames} mel frames in one stream; the vocoder was built for {self._max_frames}"
             )
 
     def final_part(self, num_frames: int, *, is_first: bool, is_final: bool) -> slice:
-        """Of the samples [480 n + 4] of a call that advances by n frames: those of the signal that are final.
+        """Those of a call's samples [480 n + 4], by n frames, that belong to the signal and are final.
 
         One more spectrum touches `stft_hop` samples before the frames to advance by, so a call starts there and ends
         that far from its own end.

@@ -16,7 +16,7 @@ from voicegate.engine.vocoder.backend import (
 
 
 class BoundedModel(Protocol):
-    """Of a network, what does not depend on how it is run."""
+    """A network, as far as it does not depend on how it is run."""
 
     @property
     def held_back_frames(self) -> int:
@@ -27,7 +27,7 @@ class BoundedModel(Protocol):
         """As VocoderBackend has it."""
 
     def check_length(self, num_frames: int) -> None:
-        """Of a stream. Raises VocoderStreamTooLong."""
+        """For a stream of so many frames. Raises VocoderStreamTooLong."""
 
 
 class Renderer(Protocol):

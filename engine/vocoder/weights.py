@@ -67,7 +67,7 @@ def folded(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _check_config(config: VocoderConfig) -> None:
-    """What the code takes for granted about sizes that model.json could, in principle, change."""
+    """Check all that the code takes for granted about sizes that model.json could, in principle, change."""
     rate = config.stft_hop
     for upsample in config.upsample_rates:
         rate *= upsample

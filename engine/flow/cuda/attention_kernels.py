@@ -98,7 +98,7 @@ def keep(
     CHANNELS: tl.constexpr,
     SPLITS: tl.constexpr,
 ):
-    """What attention comes to; of a program that is one of several its part, which merge_kernel takes up."""
+    """The result of attention; from a program that is one of several its part, which merge_kernel takes up."""
     if SPLITS > 1:
         line += split * num_lines
         parts = (line + frames) * HEADS + head
@@ -314,7 +314,7 @@ def merge_kernel(
     BLOCK_C: tl.constexpr,
     IS_PDL: tl.constexpr,
 ):
-    """What the splits of attend_kernel have found, in their order; one that had no block counts 0."""
+    """Add up the splits of attend_kernel, in their order; one that had no block counts 0."""
     lines = tl.program_id(0) * BLOCK_L + tl.arange(0, BLOCK_L)
     channels = tl.arange(0, BLOCK_C)
     is_line = lines < num_lines

@@ -27,7 +27,7 @@ class FlowCudaConfig:
     )
     # Batches that may run interleaved; each has its own buffers and graphs.
     max_batches: int = 2
-    # Of weights and inputs of a layer's four products in large batches; None: as the activations. float8_e4m3fn is
+    # For weights and inputs of a layer's four products in large batches; None: as the activations. float8_e4m3fn is
     # faster and less precise (docs/adr/0013); bfloat16 weights are kept beside, 0.2 GB more, for small batches.
     product_dtype: torch.dtype | None = None
     # Frames of a batch from which on it does so. Lower -> more error for less: 6 % of a step's time at 300 frames.
@@ -50,7 +50,7 @@ class FlowCudaConfig:
 
     @property
     def sizes(self) -> tuple[BatchSize, ...]:
-        """Of the buckets, ascending."""
+        """The buckets' sizes, ascending."""
         return _sizes(self.frame_buckets)
 
     def size_for(self, frames_of_rows: Sequence[int]) -> BatchSize:

@@ -23,7 +23,7 @@ _ATTN_SCALE, _ATTN_GATE, _FF_SCALE, _FF_GATE = 0, 2, 3, 5
 
 
 class BatchEstimator(Protocol):
-    """What computes a bucket's batches: our kernels, or an engine that takes their place."""
+    """It computes a bucket's batches: our kernels, or an engine that takes their place."""
 
     def begin(self, batch: BatchView) -> None:
         """After BatchBuffers.fill: what all steps share, and x at time 0."""
@@ -33,7 +33,7 @@ class BatchEstimator(Protocol):
 
 
 class StepShape(Protocol):
-    """What an engine's batches look like. Hashable."""
+    """The shape of an engine's batches. Hashable."""
 
     @property
     def num_rows(self) -> int: ...
@@ -52,7 +52,7 @@ class StepEngines(Protocol):
     def shapes(self) -> Sequence[StepShape]: ...
 
     def shape_for(self, rows: Sequence[BlockRow], num_lines: int) -> StepShape | None:
-        """Of the engine that is to compute a batch in the bucket of so many lines; None: our kernels do."""
+        """The shape of the engine that is to compute a batch in the bucket of so many lines; None: our kernels do."""
 
     def estimator(
         self,

@@ -46,7 +46,7 @@ class LinearTile:
 
 @dataclass(frozen=True, slots=True)
 class AheadTile:
-    """Of ahead_kernels, on a Hopper: all weights of so many outputs in shared memory, and so many blocks of inputs."""
+    """For ahead_kernels, on a Hopper: all weights of so many outputs in shared memory, and so many blocks of inputs."""
 
     lines: ClassVar[int] = 64
     num_warps: ClassVar[int] = 4
@@ -210,7 +210,7 @@ def is_hopper(device: torch.device) -> bool:
 
 
 def shared_bytes(device: torch.device) -> int:
-    """That a program may have there; where kernels are interpreted nothing limits them."""
+    """Bytes that a program may have there; where kernels are interpreted nothing limits them."""
     return _shared_bytes(device) if device.type == "cuda" else sys.maxsize
 
 

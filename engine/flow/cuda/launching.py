@@ -22,7 +22,7 @@ def tile_of(size: int) -> int:
 
 
 class Launching(Protocol):
-    """What a family's tensors say of how its kernels are launched."""
+    """A family's tensors, as far as they say how its kernels are launched."""
 
     @property
     def is_pdl(self) -> bool: ...

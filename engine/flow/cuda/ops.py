@@ -73,7 +73,7 @@ STEP_OPS: Final = StepOps(
     update=fused_linear.update,
     euler=fused_ops.euler,
 )
-# Of tensors.in_float8.
+# For tensors.in_float8.
 FLOAT8_STEP_OPS: Final = replace(
     STEP_OPS, linear=float8_linear.linear, widen=float8_linear.widen, update=float8_linear.linear
 )

@@ -58,7 +58,7 @@ class CudaSolver:
         self._engines = engines
         tensors = flow_tensors(model, pool, is_pdl=can_overlap(model.device))
         self._estimator = FixedShapeEstimator(model, tensors, ops)
-        # Of batches of float8_frames and more.
+        # For batches of float8_frames and more.
         self._large_estimator = (
             FixedShapeEstimator(model, in_float8(tensors), float8_ops)
             if config.product_dtype is not None
@@ -122,7 +122,7 @@ class CudaSolver:
         return CudaSolve(self, place, view, starts)
 
     def _place(self, rows: Sequence[BlockRow]) -> _Place:
-        """Of a batch that begins next. Raises ValueError for more rows than fit one."""
+        """The place of a batch that begins next. Raises ValueError for more rows than fit one."""
         size = self._config.size_for([row.num_frames for row in rows])
         shape = self._engines.shape_for(rows, size.num_frames) if self._engines is not None else None
         return self._free[-1], shape or size

@@ -62,7 +62,7 @@ def flow_tensors(model: FlowModel, pool: BlockPool, *, is_pdl: bool = False) -> 
 
 
 def in_float8(tensors: FlowTensors) -> FlowTensors:
-    """The same with the layers' weights in float8_e4m3fn, for FLOAT8_STEP_OPS.
+    """With the layers' weights in float8_e4m3fn, for FLOAT8_STEP_OPS.
 
     One scale for all weights and none for inputs are as good as one for each output and line: the type has 15 powers
     of two at full precision. In the trained tiny model no normed line passes 14, nothing behind GELU or attention 7.

@@ -131,7 +131,7 @@ def _attend_line(
 
 @triton.jit
 def _lines_of_tile(lines_ptr, line, slot, position, TILE_LINES: tl.constexpr):
-    """Of the tile that begins with this line; 0 where it lies within another line's."""
+    """Lines of the tile that begins with this one; 0 where it lies within another line's."""
     num_ours = 0
     slot_before = tl.load(lines_ptr + line * 4 - 3, mask=line > 0, other=-1)
     if (slot_before != slot) | (position % TILE_LINES == 0):

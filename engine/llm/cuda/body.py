@@ -259,7 +259,7 @@ class DecoderBody:
         self.draws.draw(self.scores, self._line_words, self.last_token, self.tokens, num_samples)
 
     def _tile(self, name: str, num_lines: int) -> Tile | AheadTile:
-        """Of a weight, by its name in the tables."""
+        """The tile of a weight, by its name in the tables."""
         if self._ahead is not None:
             ahead: AheadTile = getattr(self._ahead, name)
             if num_lines <= ahead.block_m:
@@ -287,7 +287,7 @@ class DecoderBody:
 
 
 def max_shared_memory_bytes(device: torch.device) -> int:
-    """What one program may take on this CUDA device."""
+    """Shared memory that one program may take on this CUDA device."""
     properties = triton.runtime.driver.active.utils.get_device_properties(device.index or 0)
     return int(properties["max_shared_mem"])
 

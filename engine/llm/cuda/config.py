@@ -22,7 +22,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class AheadTile:
-    """The same of up to `block_m` lines, whose program has all its weights in shared memory: ahead_kernels."""
+    """A tile of up to `block_m` lines, whose program has all its weights in shared memory: ahead_kernels."""
 
     block_n: int
     block_k: int
@@ -159,7 +159,7 @@ def default_tiles(*, is_float32: bool, shared_memory_bytes: int | None = None) -
 
 
 def _fitting(choice: TileChoice, shared_memory_bytes: int) -> TileChoice:
-    """The same tiles with no more stages than have room."""
+    """These tiles, with no more stages than have room."""
 
     def fit(tile: Tile) -> Tile:
         stage_bytes = 2 * (tile.block_m + tile.block_n) * tile.block_k
@@ -169,7 +169,7 @@ def _fitting(choice: TileChoice, shared_memory_bytes: int) -> TileChoice:
 
 
 def _fitting_attention(tile: AttentionTile, shared_memory_bytes: int) -> AttentionTile:
-    """The same with no more of these stages than have room: each but one holds a tile of keys and one of values."""
+    """With no more of these stages than have room: each but one holds a tile of keys and one of values."""
     stage_bytes = 2 * 2 * tile.decode_keys * _HEAD_DIM
     num_stages = 1 + (shared_memory_bytes - _QUERY_BYTES) // stage_bytes
     return replace(tile, overlapped_stages=max(1, min(tile.overlapped_stages, num_stages)))

@@ -19,7 +19,7 @@ _NUM_BUFFERS: Final = MAX_STEPS_OF_ONE + 4
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """Of one launch's memory and the device's, for so many records: to make them takes as long as the launch."""
+    """Views of one launch's memory and the device's, for so many records: to make them takes as long as the launch."""
 
     lines: Words  # [lines, LINE_WORDS]
     samples: Words  # [samples, SAMPLE_WORDS]
@@ -42,7 +42,7 @@ class Transfer:
         self.num_samples = 0
 
     def views(self, num_lines: int, num_samples: int) -> _Views:
-        """Of a bucket of so many records."""
+        """For a bucket of so many records."""
         views = self._views.get((num_lines, num_samples))
         if views is None:
             layout, array = self._body.layout, self._words.numpy()

@@ -161,7 +161,7 @@ class RepetitionPenaltyDraws:
 def _constants(
     config: LlmConfig, candidates: torch.Tensor, top_p: float, top_k: int, num_warps: int
 ) -> dict[str, float | int]:
-    """What both kernels are compiled with."""
+    """Constants that both kernels are compiled with."""
     return {
         "NUM_IDS": config.num_speech_rows,
         "SPEECH_TOKEN_SIZE": config.speech_token_size,

@@ -15,7 +15,7 @@ _LAST_NUMBER = 2**31 - 1  # a sequence's in its slot; 0 is the padding's
 
 
 class Records:
-    """What a decode needs of its slot beside `Slots`: [slots] each, set by `begin_decoding`."""
+    """Numbers that a decode needs of its slot beside `Slots`: [slots] each, set by `begin_decoding`."""
 
     def __init__(self, slots: Slots, *, window: int) -> None:
         num_slots = len(slots.lengths)

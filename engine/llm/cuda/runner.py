@@ -173,7 +173,7 @@ class CudaLlmRunner(LlmRunner):
         return [self._records.decode_lines(decodes)], [self._records.decode_samples(decodes)]
 
     def _feed(self, live: Live, member: Member) -> tuple[Words, Words | None]:
-        """What a sequence feeds that is no plain decode: its lines, and its sample where it has one."""
+        """Records of a sequence that is in no plain decode: its lines, and its sample where it has one."""
         slot, sequence = live.slot, live.sequence
         nothing = np.empty((0, 0), np.int32)
         if live.is_decoding:  # and its slot is full

@@ -10,7 +10,7 @@ from voicegate.engine.device.cuda_graphs import bucket_for, check_buckets
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Of the filter's products. Sums, residuals, the pitch and the excitation are never less than float32."""
+    """Precision of the filter's products. Sums, residuals, the pitch and the excitation are never less than float32."""
 
     dtype: torch.dtype  # of weights and of what convolutions read
     product: str  # Triton's name for how float32 operands are multiplied

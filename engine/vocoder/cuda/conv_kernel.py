@@ -17,7 +17,7 @@ import triton.language as tl
 
 from voicegate.engine.vocoder.cuda import rows
 
-# What becomes of a convolution's sum on its way to the next layer's input.
+# Ways of a convolution's sum to the next layer's input.
 NO_ACTIVATION: Final = 0
 SNAKE: Final = 1
 LEAKY: Final = 2
@@ -76,7 +76,7 @@ def _slices(x, ROWS: tl.constexpr, COLUMNS: tl.constexpr, NUM_SLICES: tl.constex
 
 @triton.jit
 def _bounds(block, taps_0, taps_1, taps_2):
-    """Of a block's taps among those of all: the first, and the first behind."""
+    """Where a block's taps lie among those of all: the first, and the first after it."""
     begin = tl.where(block == 0, 0, tl.where(block == 1, taps_0, taps_0 + taps_1))
     end = tl.where(block == 0, taps_0, tl.where(block == 1, taps_0 + taps_1, taps_0 + taps_1 + taps_2))
     return begin, end

@@ -128,6 +128,6 @@ class SideStreams:
             work()
 
     def join(self, number: int) -> None:
-        """What the current stream is given next waits for that work."""
+        """All that the current stream is given next waits for that work."""
         if self._streams:
             torch.cuda.current_stream().wait_stream(self._streams[number])

@@ -130,7 +130,7 @@ class CudaNetwork:
 
     @property
     def num_bytes(self) -> int:
-        """Of the buffers and the slots."""
+        """Bytes of the buffers and the slots."""
         return self._memory.arena.nbytes + self._memory.state.nbytes
 
     def workspace(self, num_streams: int, num_frames: int) -> Workspace:

@@ -39,7 +39,7 @@ class ConvWeights:
 
     @property
     def tails(self) -> tuple[int, ...]:
-        """Of these, what a stream's call has from the one before: whoever looks ahead is given all at once."""
+        """Those that a stream's call has from the one before; a layer that looks ahead is given all at once."""
         return () if self.is_centred else self.margins
 
     @property
@@ -55,7 +55,7 @@ class SnakeWeights:
 
 
 class Packer:
-    """Of convolutions that look to the left."""
+    """Packs convolutions that look to the left."""
 
     is_centred: ClassVar[bool] = False
 
@@ -75,7 +75,7 @@ class Packer:
         return ConvWeights(self._operand(torch.cat(parts, dim=1)), bias, taps, dilation, stride, is_centred)
 
     def columns_before(self, stride: int) -> int:
-        """That the first tap of a convolution with that stride reads before its output's own."""
+        """Columns that the first tap of a convolution with that stride reads before its output's own."""
         return stride - 1
 
     def upsample(self, name: str, factor: int) -> ConvWeights:

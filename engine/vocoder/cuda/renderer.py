@@ -134,7 +134,7 @@ class CudaRenderer:
 
 
 def check_config(config: VocoderConfig) -> None:
-    """What the kernels take for granted. Raises WeightsError."""
+    """Check all that the kernels take for granted. Raises WeightsError."""
     checks = {
         f"n_fft is {STFT_SIZE}": config.stft_size == STFT_SIZE,
         f"a stage has at most {MAX_BLOCKS} resblocks": len(config.resblock_kernels) <= MAX_BLOCKS,

@@ -31,7 +31,7 @@ class ResBlocks:
 
     @property
     def first_snake(self) -> SnakeWeights:
-        """What the blocks' first inputs must have gone through."""
+        """The activation that the blocks' first inputs must have gone through."""
         return self._snakes[0][0]
 
     def specs(self, columns: Columns, dtype: torch.dtype) -> list[BufferSpec]:

@@ -43,7 +43,7 @@ def load_tails_kernel(state_ptr, arena_ptr, pieces_ptr, rows_ptr, state_words, B
 
 @triton.jit
 def save_tails_kernel(state_ptr, arena_ptr, pieces_ptr, rows_ptr, state_words, BLOCK_WORDS: tl.constexpr):
-    """What lies as far behind the head as the stream advanced -> slot."""
+    """Columns as far behind the head as the stream advanced -> slot."""
     piece = pieces_ptr + tl.program_id(0) * _PIECE_FIELDS
     stream = tl.program_id(1)
     row = rows_ptr + stream * _FIELDS

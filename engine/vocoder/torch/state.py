@@ -1,4 +1,4 @@
-"""What a vocoder stream carries from call to call, one row a slot; and which part of a padded batch is whose.
+"""The state that a vocoder stream carries from call to call, one row a slot; and which part of a padded batch is whose.
 
 All tails of a stream lie in one row of one table, so a call gathers its rows once and scatters them once.
 """
