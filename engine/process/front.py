@@ -78,7 +78,7 @@ class RoutingEngine:
         first = self._first_info
         if first is None:
             raise EngineStopped(self._stop_reason or "the engine is still starting")
-        voices, clones = self._voices.infos, self._voices.clones
+        voices, clones = tuple(self._voices.table.names.values()), self._voices.table.clones
         # Where no process was ready yet it is taken to be as the first.
         max_utterances = sum(keeper.max_utterances or first.max_utterances for keeper in self._keepers)
         known = self._info  # asked for with each message
@@ -91,7 +91,7 @@ class RoutingEngine:
     def unready_reason(self) -> str | None:
         if self._stop_reason is not None:
             return self._stop_reason
-        reasons = dict.fromkeys(replica.unready_reason for replica in self._serving)
+        reasons = dict.fromkeys(replica.state.unready_reason for replica in self._serving)
         if None in reasons:
             return None
         return "; ".join(filter(None, reasons)) or "no engine process is running; they are being replaced"

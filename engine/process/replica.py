@@ -108,10 +108,6 @@ class Replica:
     # --- utterances -------------------------------------------------------------------------------------------
 
     @property
-    def unready_reason(self) -> str | None:
-        return self.state.unready_reason
-
-    @property
     def num_placed(self) -> int:
         """Utterances, without those at rest."""
         return len(self._utterances) - len(self._resting)
@@ -119,7 +115,7 @@ class Replica:
     @property
     def room(self) -> int:
         """What was told of it, less what has been sent since: newcomers, and those at rest that have come back."""
-        if self._info is None or self.unready_reason:
+        if self._info is None or self.state.unready_reason:
             return 0
         num_seen, room = self._told_room
         return max(min(room - (self._num_submitted - num_seen), self._info.max_utterances - self.num_placed), 0)
@@ -162,8 +158,10 @@ class Replica:
         if placed.number not in self._resting:
             return
         assert self._info is not None
-        if self.unready_reason is not None or self.num_placed >= self._info.max_utterances:
-            reason = self.unready_reason or f"all {self._info.max_utterances} utterances of its process are in use"
+        if self.state.unready_reason is not None or self.num_placed >= self._info.max_utterances:
+            reason = (
+                self.state.unready_reason or f"all {self._info.max_utterances} utterances of its process are in use"
+            )
             raise Overloaded(f"{reason}; try again shortly")
         self._resting.discard(placed.number)
 

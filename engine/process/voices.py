@@ -41,28 +41,28 @@ class VoiceTable:
     """The voices that there shall be."""
 
     names: dict[str, VoiceInfo] = field(default_factory=dict)
-    clones: dict[str, None] = field(default_factory=dict)  # an ordered set
-    enrolled: dict[str, Enrolled] = field(default_factory=dict)  # of both, what came since the first start
+    enrolled: dict[str, Enrolled] = field(default_factory=dict)  # what came since the first start, clones among them
     gone: set[str] = field(default_factory=set)  # taken away since then: a process may load them, and they take room
+
+    @property
+    def clones(self) -> tuple[str, ...]:
+        return tuple(name for name, enrolled in self.enrolled.items() if enrolled.voice.is_clone)
 
     def put(self, info: VoiceInfo, enrolled: Enrolled) -> None:
         """In the place of one of its name."""
         self._forget(info.name)
-        if enrolled.voice.is_clone:
-            self.clones[info.name] = None
-        else:
+        if not enrolled.voice.is_clone:
             self.names[info.name] = replace(info, remark="")
         self.enrolled[info.name] = enrolled
         self.gone.discard(info.name)
 
     def take(self, name: str) -> None:
-        if name not in self.clones:  # no process loads one of these
+        if name in self.names:  # no process loads a clone
             self.gone.add(name)
         self._forget(name)
 
     def _forget(self, name: str) -> None:
         self.names.pop(name, None)
-        self.clones.pop(name, None)
         self.enrolled.pop(name, None)
 
 
@@ -118,11 +118,11 @@ class Follower:
         self._woken.set()
 
     def _unwanted(self) -> str | None:
-        return next((name for name, enrolled in self._held.items() if self._is_unwanted(name, enrolled)), None)
-
-    def _is_unwanted(self, name: str, enrolled: Enrolled | None) -> bool:
-        is_clone = enrolled is not None and enrolled.voice.is_clone
-        return name not in self._table.clones if is_clone else name in self._table.gone
+        for name, enrolled in self._held.items():
+            is_clone = enrolled is not None and enrolled.voice.is_clone
+            if name not in self._table.clones if is_clone else name in self._table.gone:
+                return name
+        return None
 
     def _lacking(self) -> list[tuple[str, Enrolled]]:
         """What replaces something first: that needs room beside the old one, which others would take."""
@@ -219,25 +219,17 @@ class Follower:
 
 class SharedVoices:
     def __init__(self) -> None:
-        self._table = VoiceTable()
+        self.table = VoiceTable()
         self._followers: dict[Replica, Follower] = {}
         self._has_moved = asyncio.Event()
 
-    @property
-    def infos(self) -> tuple[VoiceInfo, ...]:
-        return tuple(self._table.names.values())
-
-    @property
-    def clones(self) -> tuple[str, ...]:
-        return tuple(self._table.clones)
-
     def begin(self, info: EngineInfo) -> None:
         """With those of the first process that is ready."""
-        self._table = VoiceTable({voice.name: voice for voice in info.voices})
+        self.table = VoiceTable({voice.name: voice for voice in info.voices})
 
     def meet(self, replica: Replica, info: EngineInfo) -> None:
         """It may serve with what it has of them; `follow` has it given the others."""
-        self._followers[replica] = Follower(replica, info, self._table, on_step=self._has_moved.set)
+        self._followers[replica] = Follower(replica, info, self.table, on_step=self._has_moved.set)
 
     async def follow(self, replica: Replica) -> None:
         """Until it is lost."""
@@ -257,7 +249,7 @@ class SharedVoices:
             left.discard(follower.replica)
             try:
                 info = await follower.add(enrolled)
-                self._table.put(info, enrolled)
+                self.table.put(info, enrolled)
                 self._tell_all()
             except ReplicaLost:
                 continue
@@ -273,7 +265,7 @@ class SharedVoices:
         holders = [
             follower for replica in replicas if (follower := self._followers.get(replica)) and follower.holds(name)
         ]
-        self._table.take(name)
+        self.table.take(name)
         self._tell_all()
         while all(follower.holds(name) for follower in holders) and any(
             follower.replica in self._followers for follower in holders

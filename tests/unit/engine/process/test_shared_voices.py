@@ -253,7 +253,7 @@ async def test_a_clone_is_with_every_process_and_in_no_list() -> None:
         await engine.remove_voice("clone-1")
         await until(lambda: not back.info.clones and not other.info.clones)
         assert (engine.info.voices, engine.info.clones) == (before, ())
-        assert not engine._voices._table.gone, "clones come and go by the thousand"
+        assert not engine._voices.table.gone, "clones come and go by the thousand"
 
 
 async def test_a_clone_that_went_while_it_was_made_goes_again() -> None:
