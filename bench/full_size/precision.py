@@ -23,7 +23,7 @@ from voicegate.engine.model.config import LlmConfig, ModelConfig
 from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.runner import VocoderRunner
-from voicegate.engine.vocoder.torch.renderer import PlainRenderer
+from voicegate.engine.vocoder.torch.renderer import TorchRenderer
 
 # Short, so that a CPU is done in minutes: the LLM sees 30 text and 96 speech positions, the flow 40 speech tokens.
 _NUM_TEXT: Final = 30
@@ -129,7 +129,7 @@ def vocoder_samples(
     """[480 T] float32 for mel [80, T]."""
     max_samples = mel.shape[1] * units.SAMPLES_PER_FRAME
     vocoder = VocoderModel(model.vocoder, state, max_samples=max_samples, device=device)
-    runner = VocoderRunner(vocoder, PlainRenderer(vocoder, max_streams=1, dtype=dtype), max_streams=1)
+    runner = VocoderRunner(vocoder, TorchRenderer(vocoder, max_streams=1, dtype=dtype), max_streams=1)
     stream = runner.open()
     (samples,) = runner.run([VocoderJob(stream, mel.to(device), is_final=True)])
     return samples.float().cpu()

@@ -16,7 +16,7 @@ from voicegate.bench.kernels.timing import DEVICE, device_ms
 from voicegate.engine import units
 from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
 from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkRow
-from voicegate.engine.families.stepaudio2.flow.passes import EulerStep, PlainStep
+from voicegate.engine.families.stepaudio2.flow.passes import EulerStep, TorchStep
 from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import KERNEL_ROW_BUCKETS, BucketCaller, CallConfig
 from voicegate.engine.families.stepaudio2.vocoder.calls import CallRow
 from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
@@ -95,7 +95,7 @@ def fused_step(fixture: StepAudio2Fixture) -> EulerStep:
 
 
 def plain_step(fixture: StepAudio2Fixture) -> EulerStep:
-    return PlainStep(fixture.model, fixture.memory)
+    return TorchStep(fixture.model, fixture.memory)
 
 
 def flow(

@@ -19,7 +19,7 @@ from voicegate.engine.vocoder.cuda.network import CudaNetwork
 from voicegate.engine.vocoder.cuda.rows import Row
 from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.vocoder.torch.offline import OfflineVocoder
-from voicegate.engine.vocoder.torch.renderer import PlainRenderer
+from voicegate.engine.vocoder.torch.renderer import TorchRenderer
 
 _CPU: Final = torch.device("cpu")
 _NUM_RUNS: Final = 15
@@ -175,7 +175,7 @@ def parts(fixture: VocoderFixture) -> dict[str, Any]:
 
 def torch_operations(fixture: VocoderFixture) -> dict[str, Any]:
     """ms of the portable vocoder on the same device: cuDNN convolutions in tf32, launched one by one."""
-    runner = fixture.runner(PlainRenderer(fixture.model, max_streams=max(BATCHES)))
+    runner = fixture.runner(TorchRenderer(fixture.model, max_streams=max(BATCHES)))
     results: dict[str, Any] = {}
     for num_streams in (1, 32):
         streams = [runner.open() for _ in range(num_streams)]

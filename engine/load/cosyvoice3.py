@@ -18,7 +18,7 @@ from voicegate.engine.flow.block_pool import BlockPool, bytes_per_block
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockSolver
-from voicegate.engine.flow.torch.solver import PlainSolver
+from voicegate.engine.flow.torch.solver import TorchSolver
 from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ, check_flow, flow_shapes
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.devices import PRODUCT_DTYPES, Device, flow_dtypes, gpu_of
@@ -30,7 +30,7 @@ from voicegate.engine.model.weights import Shape, load_checked, num_weights, sto
 from voicegate.engine.units import SAMPLES_PER_TOKEN
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.runner import Renderer, VocoderRunner
-from voicegate.engine.vocoder.torch.renderer import PlainRenderer
+from voicegate.engine.vocoder.torch.renderer import TorchRenderer
 from voicegate.engine.vocoder.weights import check_vocoder, vocoder_shapes
 
 KERNELS: Final = "cuda"  # a backend's name: ours
@@ -81,7 +81,7 @@ class CosyVoice3:
         if device.is_cuda:
             renderer = _gpu_renderer(config, model, loaded, device, start.progress)
         else:
-            renderer = PlainRenderer(loaded, max_streams=max_streams)
+            renderer = TorchRenderer(loaded, max_streams=max_streams)
         start.add("vocoder", renderer.graphs, device.token2wav_lane)
         return VocoderRunner(loaded, renderer, max_streams=max_streams)
 
@@ -100,7 +100,7 @@ class CosyVoice3:
             )
         flow, (dtype, kv_dtype) = model.cosyvoice3_flow, flow_dtypes(config, device)
         solver_of: Callable[[FlowModel, BlockPool], BlockSolver] = partial(
-            PlainSolver, max_streams=config.max_active_clauses
+            TorchSolver, max_streams=config.max_active_clauses
         )
         if device.is_cuda:
             solver_of = _gpu_solver(config, model, device, start.progress)  # its engines take their memory first

@@ -20,7 +20,7 @@ from voicegate.engine.flow.cuda.solver import CudaSolver
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockSolver, BlockStream
-from voicegate.engine.flow.torch.solver import PlainSolver
+from voicegate.engine.flow.torch.solver import TorchSolver
 from voicegate.engine.load.cosyvoice3 import load_flow_model
 from voicegate.engine.load.progress import Lines
 from voicegate.engine.model.model_json import load_model_config
@@ -89,7 +89,7 @@ def test_engines_are_built_kept_and_sound_like_the_cpu(tmp_path: Path, precision
     solver = CudaSolver(model, pool, cuda, engines=engines)
     reference = flow_model(CPU, torch.float32)
     plain_pool = pool_for(reference, torch.float32)
-    expected = speak(reference, plain_pool, PlainSolver(reference, plain_pool, max_streams=2))
+    expected = speak(reference, plain_pool, TorchSolver(reference, plain_pool, max_streams=2))
     with torch.cuda.stream(torch.cuda.Stream(CUDA)):  # type: ignore[no-untyped-call]
         solver.graphs.capture()
         for found, wanted in zip(speak(model, pool, solver), expected, strict=True):

@@ -14,7 +14,7 @@ from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_siz
 from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
 from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkRow, ChunkShape
 from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep
-from voicegate.engine.families.stepaudio2.flow.passes import ChunkPasses, EulerStep, PlainStep
+from voicegate.engine.families.stepaudio2.flow.passes import ChunkPasses, EulerStep, TorchStep
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -63,7 +63,7 @@ def error(mels: list[torch.Tensor], exact: list[torch.Tensor]) -> float:
 @pytest.mark.parametrize("rows", [ALONE, FIRST, MIXED, MANY], ids=["alone", "first", "mixed", "many"])
 def test_float32_is_the_plain_step(rows: Rows) -> None:
     parts = fixture(torch.float32, torch.float32)
-    plain = solved(parts, rows, PlainStep(parts.model, parts.memory))
+    plain = solved(parts, rows, TorchStep(parts.model, parts.memory))
     fused = solved(parts, rows, FusedStep(parts.model, parts.memory))
     for actual, expected in zip(fused, plain, strict=True):
         torch.testing.assert_close(actual, expected, rtol=0, atol=2e-4 * float(expected.std()))
@@ -73,8 +73,8 @@ def test_float32_is_the_plain_step(rows: Rows) -> None:
 @pytest.mark.parametrize("rows", [ALONE, FIRST, MIXED, MANY], ids=["alone", "first", "mixed", "many"])
 def test_half_precision_is_no_worse_than_the_plain_step(rows: Rows, kv_dtype: torch.dtype) -> None:
     exact_parts, parts = fixture(torch.float32, torch.float32), fixture(torch.bfloat16, kv_dtype)
-    exact = solved(exact_parts, rows, PlainStep(exact_parts.model, exact_parts.memory))
-    plain = error(solved(parts, rows, PlainStep(parts.model, parts.memory)), exact)
+    exact = solved(exact_parts, rows, TorchStep(exact_parts.model, exact_parts.memory))
+    plain = error(solved(parts, rows, TorchStep(parts.model, parts.memory)), exact)
     fused = error(solved(parts, rows, FusedStep(parts.model, parts.memory)), exact)
     deviation = float(torch.cat([mel.flatten() for mel in exact]).std())
     print(f"\nRMS error of {deviation:.2f}: by torch's operations {plain:.1e}, by kernels {fused:.1e}")
@@ -108,7 +108,7 @@ def test_a_step_is_few_launches(rows: Rows) -> None:
     parts = fixture(torch.bfloat16, torch.float8_e4m3fn)
     batch = chunk_rows(parts, rows)
     counts = {}
-    for step in (PlainStep(parts.model, parts.memory), FusedStep(parts.model, parts.memory)):
+    for step in (TorchStep(parts.model, parts.memory), FusedStep(parts.model, parts.memory)):
         buffers = ChunkBuffers(parts.model, parts.memory, ChunkShape.of(batch))
         buffers.fill(batch)
         passes = ChunkPasses(parts.model, parts.memory, step)
@@ -119,6 +119,6 @@ def test_a_step_is_few_launches(rows: Rows) -> None:
             passes.advance(buffers)
             torch.cuda.synchronize()
         counts[type(step)] = sum(event.device_type == DeviceType.CUDA for event in profiler.events())
-    print(f"\n{len(rows)} rows: {counts[PlainStep]} kernels by torch's operations, {counts[FusedStep]} of our own")
+    print(f"\n{len(rows)} rows: {counts[TorchStep]} kernels by torch's operations, {counts[FusedStep]} of our own")
     assert counts[FusedStep] <= 230
-    assert counts[PlainStep] > 3 * counts[FusedStep]
+    assert counts[TorchStep] > 3 * counts[FusedStep]

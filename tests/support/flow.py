@@ -17,7 +17,7 @@ from voicegate.engine.flow.prompt import BlockPrompt, load_prompt
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockBatch, BlockSolver, BlockStream
 from voicegate.engine.flow.torch.offline import render_offline
-from voicegate.engine.flow.torch.solver import PlainSolver
+from voicegate.engine.flow.torch.solver import TorchSolver
 from voicegate.engine.model.config import EstimatorConfig, FlowConfig
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def make_runner(
     )
     solver: BlockSolver
     if cuda is None:
-        solver = PlainSolver(model, pool, max_streams=max_streams)
+        solver = TorchSolver(model, pool, max_streams=max_streams)
     else:
         from tests.support.flow_reference import FLOAT8_REFERENCE_OPS, REFERENCE_OPS
         from voicegate.engine.flow.cuda.ops import FLOAT8_STEP_OPS, STEP_OPS

@@ -21,12 +21,12 @@ from voicegate.engine.families.stepaudio2.flow.chunking import CHUNK_TOKENS, Chu
 from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.families.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.families.stepaudio2.flow.passes import EulerStep
-from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.families.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.families.stepaudio2.flow.stream import ChunkStream, ContextRule, StreamRules
+from voicegate.engine.families.stepaudio2.flow.torch_solver import TorchSolver
 from voicegate.engine.families.stepaudio2.flow.weights import flow_shapes
 from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
-from voicegate.engine.families.stepaudio2.vocoder.calls import Caller, Decode, PlainCaller
+from voicegate.engine.families.stepaudio2.vocoder.calls import Caller, Decode, TorchCaller
 from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.families.stepaudio2.vocoder.renderer import OverlapRenderer
 from voicegate.engine.families.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
@@ -139,7 +139,7 @@ def golden_flow(
     memory = FlowMemory(
         model.config, num_blocks=num_blocks, device=model.device, dtype=dtype, kv_dtype=kv_dtype, poison=True
     )
-    plain = PlainSolver(model, memory, max_batches=max_streams)
+    plain = TorchSolver(model, memory, max_batches=max_streams)
     step = make_step(model, memory) if make_step is not None else None
     solver = plain if buckets is None else BucketSolver(model, memory, buckets, step=step)
     runner = StepAudio2FlowRunner(
@@ -192,7 +192,7 @@ def golden_vocoder(
         noise=noise,
         resblock=resblock,
     )
-    caller: Caller = PlainCaller(model)
+    caller: Caller = TorchCaller(model)
     if calls is not None:
         decode = None if make_decode is None else make_decode(model, calls)
         caller = BucketCaller(model, calls, decode=decode)

@@ -20,9 +20,9 @@ from voicegate.engine.core.stages import Stages
 from voicegate.engine.core.voice_shelf import ready_voice
 from voicegate.engine.families.stepaudio2.flow.chunking import CHUNK_TOKENS, ChunkSchedule, whole_context
 from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
-from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.families.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.families.stepaudio2.flow.stream import StreamRules
+from voicegate.engine.families.stepaudio2.flow.torch_solver import TorchSolver
 from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.upstream_kinds import COSYVOICE2_STEPAUDIO2
@@ -78,7 +78,7 @@ def with_memory(stages: Stages, *, num_more_blocks: int) -> Stages:
     flow = StepAudio2FlowRunner(
         model,
         memory,
-        PlainSolver(model, memory, max_batches=max_streams),
+        TorchSolver(model, memory, max_batches=max_streams),
         max_streams=max_streams,
         rules=StreamRules(schedule, whole_context),
     )

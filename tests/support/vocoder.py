@@ -12,7 +12,7 @@ from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.runner import VocoderRunner
 from voicegate.engine.vocoder.torch.offline import OfflineVocoder
-from voicegate.engine.vocoder.torch.renderer import PlainRenderer
+from voicegate.engine.vocoder.torch.renderer import TorchRenderer
 
 CPU = torch.device("cpu")
 # Every kind of layer, and few taps: the interpreter takes a millisecond for each step of a product.
@@ -52,7 +52,7 @@ def golden_model(num_samples: int, *, device: torch.device = CPU) -> VocoderMode
 
 
 def plain_runner(model: VocoderModel, *, max_streams: int = 1, dtype: torch.dtype = torch.float32) -> VocoderRunner:
-    return VocoderRunner(model, PlainRenderer(model, max_streams=max_streams, dtype=dtype), max_streams=max_streams)
+    return VocoderRunner(model, TorchRenderer(model, max_streams=max_streams, dtype=dtype), max_streams=max_streams)
 
 
 @cache

@@ -20,11 +20,11 @@ from voicegate.engine.families.stepaudio2.flow.chunking import (
 )
 from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.families.stepaudio2.flow.model import StepAudio2Flow
-from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
 from voicegate.engine.families.stepaudio2.flow.runner import StepAudio2FlowRunner
 from voicegate.engine.families.stepaudio2.flow.stream import ContextRule, Solver, StreamRules
+from voicegate.engine.families.stepaudio2.flow.torch_solver import TorchSolver
 from voicegate.engine.families.stepaudio2.flow.weights import check_flow, flow_shapes
-from voicegate.engine.families.stepaudio2.vocoder.calls import Caller, PlainCaller
+from voicegate.engine.families.stepaudio2.vocoder.calls import Caller, TorchCaller
 from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.families.stepaudio2.vocoder.renderer import OverlapRenderer
 from voicegate.engine.families.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
@@ -126,7 +126,7 @@ def _load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, star
 def _caller(config: EngineConfig, loaded: StepAudio2Vocoder, device: Device) -> tuple[Caller, str]:
     """And what it computes with: in half precision our kernels, else cuDNN's convolutions."""
     if not device.is_cuda:
-        return PlainCaller(loaded), "torch"
+        return TorchCaller(loaded), "torch"
     from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import (  # noqa: PLC0415 - see above
         KERNEL_ROW_BUCKETS,
         BucketCaller,
@@ -172,7 +172,7 @@ def _load_flow(
         buckets = BucketConfig(token_buckets, has_graphs=not config.is_eager)
         solver = BucketSolver(loaded, kept, buckets, step=FusedStep(loaded, kept))
     else:
-        solver = PlainSolver(loaded, kept, max_batches=config.max_active_clauses)
+        solver = TorchSolver(loaded, kept, max_batches=config.max_active_clauses)
     start.add("flow", solver.graphs, device.token2wav_lane)
     return StepAudio2FlowRunner(loaded, kept, solver, max_streams=config.max_active_clauses, rules=rules)
 

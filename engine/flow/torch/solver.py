@@ -14,7 +14,7 @@ from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.stream import BlockRow, BlockStream
 
 
-class PlainSolver:
+class TorchSolver:
     """Implements BlockSolver; as many batches as there are streams."""
 
     name = "torch"
@@ -30,11 +30,11 @@ class PlainSolver:
         num_rows = min(max_rows, self._max_streams)
         return BatchSize(num_rows, num_rows * FRAMES_PER_BLOCK)
 
-    def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "PlainSolve":
-        return PlainSolve(self._model, self._pool, streams, rows)
+    def begin(self, streams: Sequence[BlockStream], rows: Sequence[BlockRow]) -> "TorchSolve":
+        return TorchSolve(self._model, self._pool, streams, rows)
 
 
-class PlainSolve:
+class TorchSolve:
     """Implements BlockSolve."""
 
     @torch.inference_mode()

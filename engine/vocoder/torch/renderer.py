@@ -28,7 +28,7 @@ class _Advance:
     num_frames: int
 
 
-class PlainRenderer:
+class TorchRenderer:
     """Implements Renderer."""
 
     name = "torch"

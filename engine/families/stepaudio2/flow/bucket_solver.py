@@ -16,7 +16,7 @@ from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkBuffers
 from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.families.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.families.stepaudio2.flow.passes import ChunkPasses, EulerStep
-from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolve, PlainSolver
+from voicegate.engine.families.stepaudio2.flow.torch_solver import TorchSolve, TorchSolver
 from voicegate.engine.flow.backend import BatchesExhausted
 
 
@@ -79,7 +79,7 @@ class BucketSolver:
         self._config = config
         self._passes = ChunkPasses(model, memory, step)
         # A voice's prompt is as long as it is, and solved once.
-        self._plain = PlainSolver(model, memory, max_batches=config.max_batches)
+        self._plain = TorchSolver(model, memory, max_batches=config.max_batches)
         storages = [_Storage(model.device) for _ in range(config.max_batches)]
         self._buffers = {
             (number, shape): ChunkBuffers(model, memory, shape, storage.allocate)
@@ -104,7 +104,7 @@ class BucketSolver:
     def num_free_batches(self) -> int:
         return len(self._free)
 
-    def begin(self, rows: Sequence[ChunkRow]) -> "BucketSolve | PlainSolve":
+    def begin(self, rows: Sequence[ChunkRow]) -> "BucketSolve | TorchSolve":
         shape = self._config.shape_for(rows)
         if shape is None or any(row.prompt_mel is not None for row in rows):
             return self._plain.begin(rows)

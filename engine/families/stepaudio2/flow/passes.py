@@ -13,7 +13,7 @@ from voicegate.engine.flow.euler import guide
 
 
 class EulerStep(Protocol):
-    """One Euler step for all rows: PlainStep by torch's operations, cuda.step.FusedStep by kernels of our own."""
+    """One Euler step for all rows: TorchStep by torch's operations, cuda.step.FusedStep by kernels of our own."""
 
     def advance(self, buffers: ChunkBuffers) -> None:
         """x, the new frames' keys and values, the convolutions' tails and the step's number move on."""
@@ -25,7 +25,7 @@ class ChunkPasses:
     def __init__(self, model: StepAudio2Flow, memory: FlowMemory, step: EulerStep | None = None) -> None:
         self._model = model
         self._memory = memory
-        self._step = step or PlainStep(model, memory)
+        self._step = step or TorchStep(model, memory)
 
     @torch.inference_mode()
     def begin(self, buffers: ChunkBuffers) -> None:
@@ -42,7 +42,7 @@ class ChunkPasses:
         self._step.advance(buffers)
 
 
-class PlainStep:
+class TorchStep:
     """Implements EulerStep: some 720 launches on a GPU, for any device and any shape."""
 
     def __init__(self, model: StepAudio2Flow, memory: FlowMemory) -> None:

@@ -15,7 +15,7 @@ from voicegate.engine.families.stepaudio2.vocoder.calls import (
     CallRow,
     CallShape,
     Decode,
-    PlainCaller,
+    TorchCaller,
     run_batch,
 )
 from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
@@ -55,7 +55,7 @@ class BucketCaller:
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
         self.device = model.device
         self._config = config
-        self._plain = PlainCaller(model)
+        self._plain = TorchCaller(model)
         self._pass = CallPass(model, decode)
         storage: dict[str, torch.Tensor] = {}
 

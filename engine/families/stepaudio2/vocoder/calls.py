@@ -131,7 +131,7 @@ class Caller(Protocol):
         """Source and speech of each."""
 
 
-class PlainCaller:
+class TorchCaller:
     """Rows of about the same length together."""
 
     graphs = NOTHING_TO_CAPTURE

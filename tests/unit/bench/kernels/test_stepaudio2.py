@@ -8,7 +8,7 @@ from tests.support.stepaudio2 import flow_config, golden_vocoder_config
 from voicegate.bench.kernels import stepaudio2
 from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow
 from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig
-from voicegate.engine.families.stepaudio2.flow.plain_solver import PlainSolver
+from voicegate.engine.families.stepaudio2.flow.torch_solver import TorchSolver
 from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import BucketCaller, CallConfig
 from voicegate.engine.families.stepaudio2.vocoder.resblocks import plain_resblock
 
@@ -37,7 +37,7 @@ def test_every_bucket_is_timed() -> None:
 def test_a_context_is_drawn_again_as_it_was() -> None:
     fixture = StepAudio2Fixture(flow_config(), num_rows=1, num_known=40, device=CPU, dtype=torch.float32)
     drawn = fixture.memory.estimator.clone(), fixture.memory.frames.clone()
-    solve = PlainSolver(fixture.model, fixture.memory, max_batches=1).begin(fixture.rows([40], [4]))
+    solve = TorchSolver(fixture.model, fixture.memory, max_batches=1).begin(fixture.rows([40], [4]))
     solve.advance()
     assert not torch.equal(fixture.memory.estimator, drawn[0]), "the chunk has left its frames"
     fixture.draw_context()

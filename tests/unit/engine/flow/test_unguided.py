@@ -20,7 +20,7 @@ from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.prompt import load_prompt
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.torch.offline import render_offline
-from voicegate.engine.flow.torch.solver import PlainSolver
+from voicegate.engine.flow.torch.solver import TorchSolver
 
 # Nothing beside 1 in float32: both halves are computed, and one has no weight.
 _NEXT_TO_NOTHING = 1e-30
@@ -52,7 +52,7 @@ def test_half_of_the_memory_is_never_touched() -> None:
     model = FlowModel(config, flow_state(), device=CPU, dtype=torch.float32, noise=short_noise())
     steps = config.num_euler_steps
     pool = BlockPool(config.estimator, num_steps=steps, num_blocks=9, device=CPU, dtype=torch.float32, poison=True)
-    runner = FlowRunner(model, pool, PlainSolver(model, pool, max_streams=1), max_streams=1)
+    runner = FlowRunner(model, pool, TorchSolver(model, pool, max_streams=1), max_streams=1)
     prepared = runner.prepare(make_prompt(30))
     stream = runner.open(prepared)
     stream.append(make_tokens(40))

@@ -20,7 +20,7 @@ from voicegate.engine.vocoder.backend import (
 )
 from voicegate.engine.vocoder.model import VocoderModel
 from voicegate.engine.vocoder.runner import VocoderRunner
-from voicegate.engine.vocoder.torch.renderer import PlainRenderer
+from voicegate.engine.vocoder.torch.renderer import TorchRenderer
 
 MAX_FRAMES = 60
 MAX_STREAMS = 4
@@ -36,7 +36,7 @@ def create_runner(*, max_frames: int = MAX_FRAMES, dtype: torch.dtype = torch.fl
 def poisonable_runner() -> tuple[VocoderRunner, list[torch.Tensor]]:
     """And what it keeps of its slots, [slots, ...] each."""
     model = golden_model(MAX_FRAMES * units.SAMPLES_PER_FRAME)
-    renderer = PlainRenderer(model, max_streams=MAX_STREAMS)
+    renderer = TorchRenderer(model, max_streams=MAX_STREAMS)
     runner = VocoderRunner(model, renderer, max_streams=MAX_STREAMS)
     return runner, [renderer._state.rows, renderer._exact_state.rows]
 

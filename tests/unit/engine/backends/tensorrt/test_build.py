@@ -40,7 +40,7 @@ from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.solver import CudaSolver
 from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockRow, BlockStream
-from voicegate.engine.flow.torch.solver import PlainSolver
+from voicegate.engine.flow.torch.solver import TorchSolver
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.cosyvoice3 import load_flow_model
 from voicegate.engine.load.devices import Device
@@ -244,7 +244,7 @@ def test_a_flow_has_what_was_built(machine: Callable[[str], Package], parts: Flo
     package.calls.clear()
     found = drain(runner := FlowRunner(flow, pool, solver, max_streams=1), opened(runner))
     assert sum(name == "IExecutionContext.execute_async_v3" for name, _ in package.calls) == 20, "steps of two blocks"
-    plain = FlowRunner(flow, pool, PlainSolver(flow, pool, max_streams=1), max_streams=1)
+    plain = FlowRunner(flow, pool, TorchSolver(flow, pool, max_streams=1), max_streams=1)
     torch.testing.assert_close(found, drain(plain, opened(plain)), rtol=0, atol=1e-5)
 
 

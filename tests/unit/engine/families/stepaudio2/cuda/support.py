@@ -14,7 +14,7 @@ from voicegate.engine.families.stepaudio2.flow.cuda.step import PRODUCTS, FusedS
 from voicegate.engine.families.stepaudio2.flow.cuda.tensors import StepTensors, step_tensors
 from voicegate.engine.families.stepaudio2.flow.memory import FlowMemory
 from voicegate.engine.families.stepaudio2.flow.model import StepAudio2Flow
-from voicegate.engine.families.stepaudio2.flow.passes import PlainStep
+from voicegate.engine.families.stepaudio2.flow.passes import TorchStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,8 @@ class Bench:
     def tensors(self) -> StepTensors:
         return step_tensors(self.model, self.memory)
 
-    def plain_step(self) -> PlainStep:
-        return PlainStep(self.model, self.memory)
+    def plain_step(self) -> TorchStep:
+        return TorchStep(self.model, self.memory)
 
     def fused_step(self) -> FusedStep:
         return FusedStep(self.model, self.memory, products=replace(PRODUCTS, widen=plain_widen))

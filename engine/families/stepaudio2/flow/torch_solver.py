@@ -12,7 +12,7 @@ from voicegate.engine.families.stepaudio2.flow.model import StepAudio2Flow
 from voicegate.engine.families.stepaudio2.flow.passes import ChunkPasses
 
 
-class PlainSolver:
+class TorchSolver:
     """Implements Solver."""
 
     name = "torch"
@@ -25,14 +25,14 @@ class PlainSolver:
         self._memory = memory
         self._passes = ChunkPasses(model, memory)
 
-    def begin(self, rows: Sequence[ChunkRow]) -> "PlainSolve":
+    def begin(self, rows: Sequence[ChunkRow]) -> "TorchSolve":
         buffers = ChunkBuffers(self._model, self._memory, ChunkShape.of(rows))
         buffers.fill(rows)
         self._passes.begin(buffers)
-        return PlainSolve(self._passes, buffers, rows)
+        return TorchSolve(self._passes, buffers, rows)
 
 
-class PlainSolve:
+class TorchSolve:
     """Implements Solve."""
 
     def __init__(self, passes: ChunkPasses, buffers: ChunkBuffers, rows: Sequence[ChunkRow]) -> None:
