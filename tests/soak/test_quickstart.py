@@ -60,6 +60,18 @@ esac
 """
 
 
+COMPILES: Final = """
+from triton.runtime.build import compile_module_from_src
+from voicegate.gateway.cli.checks.engine import missing_for_triton
+assert missing_for_triton() is None
+compile_module_from_src(
+    src='#include <Python.h>\\nstatic PyModuleDef d = {PyModuleDef_HEAD_INIT, "m"};'
+    'PyMODINIT_FUNC PyInit_m(void) { return PyModule_Create(&d); }',
+    name="m",
+)
+"""
+
+
 def is_run(line: str) -> bool:
     return not any(re.match(pattern, line) for pattern in NOT_RUN)
 
@@ -118,6 +130,8 @@ def test_every_line_runs_in_its_order(machine: Machine) -> None:
     first = run[: max(run.index(line) for line in run if re.match(NEEDS_NETWORK, line)) + 1]
     machine.run("\n".join(["cd /srv/voicegate", *first]), has_network=True)
     assert "Python 3.12" in machine.run("/opt/voicegate/bin/python --version", has_network=False)
+    # As on a GPU: Triton compiles a module for Python at a start.
+    machine.run(f"/opt/voicegate/bin/python -c {shlex.quote(COMPILES)}", has_network=False)
     systemctl = machine.root / "usr/local/bin/systemctl"
     systemctl.write_text(SYSTEMCTL)
     systemctl.chmod(0o755)

@@ -1,7 +1,11 @@
 """Checks of what would compute: torch, the GPUs of the configuration, and additions that take a part's place."""
 
+import os
+import shutil
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from voicegate.engine.cores import num_usable_cores
@@ -76,8 +80,20 @@ def _check_gpu(config: GatewayConfig, wanted: WantedDevices) -> Iterator[Finding
         import triton  # noqa: PLC0415
     except ImportError as error:
         yield Finding(Level.FAIL, "triton", f"cannot be imported ({error}): {NO_TRITON}")
-    else:
-        yield Finding(Level.OK, "triton", triton.__version__)
+        return
+    missing = missing_for_triton()
+    level = Level.OK if missing is None else Level.FAIL
+    yield Finding(level, "triton", f"{triton.__version__}{'' if missing is None else f': {missing}'}")
+
+
+def missing_for_triton() -> str | None:
+    """Triton compiles a module for Python at each start that finds its cache empty; None: it can."""
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        return "it needs a C compiler. `apt-get install gcc` (Debian, Ubuntu)"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.is_file():
+        return f"it needs Python's headers, and {header} is not there. `apt-get install python3-dev` (Debian, Ubuntu)"
+    return None
 
 
 def _check_memory(config: GatewayConfig, number: int, wanted: WantedDevices) -> Finding:

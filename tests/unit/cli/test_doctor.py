@@ -177,13 +177,16 @@ def test_tensorrts_engines_are_looked_at_where_they_are_chosen_or_there(
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch) -> None:
+def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda _: "a card")
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda number: ((79 - number) << 30, 80 << 30))
     monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.6.0"))
+    monkeypatch.setenv("CC", "cc")
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
 
 
 @pytest.mark.usefixtures("card")
@@ -234,6 +237,18 @@ def test_a_card_that_is_full_is_told_with_what_is_wanted(monkeypatch: pytest.Mon
     assert re.fullmatch(r"a card, 2\.0 of 80\.0 GiB free, at least \d\.\d wanted: end what .*", cuda.text)
     _, cuda, _ = check_torch(GatewayConfig(model_dir=tmp_path, threads=1))
     assert cuda.level is Level.OK  # a model that is not there wants nothing
+
+
+@pytest.mark.usefixtures("card")
+def test_triton_needs_a_compiler_and_pythons_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A bare Ubuntu has neither, and a start would break off with a line of gcc's."""
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path / "none"))
+    _, _, triton = check_torch(GatewayConfig(threads=1))
+    assert (triton.level, "`apt-get install python3-dev`" in triton.text) == (Level.FAIL, True)
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    _, _, triton = check_torch(GatewayConfig(threads=1))
+    assert (triton.level, "`apt-get install gcc`" in triton.text) == (Level.FAIL, True)
 
 
 @pytest.mark.usefixtures("card")
