@@ -7,15 +7,22 @@ from typing import Final
 from unittest.mock import patch
 
 from voicegate.engine.core import constants
+from voicegate.engine.core.pipeline import Pipeline
 
-# The constants of each, and the values with which it does nothing.
-RULES: Final[dict[str, dict[str, float]]] = {
-    "calm-steps": {"CALM_STEP_EVERY": 1},  # docs/adr/0009
-    "dry-share": {"DRY_SHARE": 0.0},  # docs/adr/0006
-    "gathering": {"GATHERING_S": -1.0},  # docs/adr/0011
-    "light-guard": {"LIGHT_GUARD_S": math.inf},  # docs/adr/0007
-    "taken-along": {"BUSY_SHARE": 0.0},  # docs/adr/0009
-    "tight-room": {"TIGHT_SHARE": 0.0, "EASED_SHARE": 0.0},  # docs/adr/0008
+
+def _no_hint(*_: object) -> None:
+    """The LLM is never told that its next tokens are not needed yet."""
+
+
+# The parts of each, and the values with which it does nothing.
+RULES: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
+    "calm-steps": ((constants, "CALM_STEP_EVERY", 1),),  # docs/adr/0009
+    "dry-share": ((constants, "DRY_SHARE", 0.0),),  # docs/adr/0006
+    "gathering": ((constants, "GATHERING_S", -1.0),),  # docs/adr/0011
+    "hold-back": ((Pipeline, "tell_after", _no_hint),),  # docs/adr/0009
+    "light-guard": ((constants, "LIGHT_GUARD_S", math.inf),),  # docs/adr/0007
+    "taken-along": ((constants, "BUSY_SHARE", 0.0),),  # docs/adr/0009
+    "tight-room": ((constants, "TIGHT_SHARE", 0.0), (constants, "EASED_SHARE", 0.0)),  # docs/adr/0008
 }
 
 
@@ -26,6 +33,6 @@ def without(names: Iterable[str]) -> Iterator[None]:
         for name in names:
             if name not in RULES:
                 raise ValueError(f"--without {name}: the rules are {', '.join(RULES)}")
-            for constant, value in RULES[name].items():
-                switched_off.enter_context(patch.object(constants, constant, value))
+            for place, part, value in RULES[name]:
+                switched_off.enter_context(patch.object(place, part, value))
         yield

@@ -113,7 +113,7 @@ class CudaLlmRunner(LlmRunner):
         return self._give(live) if live is not None and live.held else ()
 
     def _give(self, live: Live) -> tuple[int, ...]:
-        """What of the held tokens is speech. From now on each is told, until fewer are wanted.
+        """Those of the held tokens that are speech. From now on each is told, until fewer are wanted.
 
         A growing sequence takes them; unistream, which would make a feed of each, needs none.
         """
@@ -256,7 +256,7 @@ class CudaLlmRunner(LlmRunner):
         self._queue.give_back(transfer)
 
     def _outputs(self, step: CudaStep, tokens: list[int]) -> list[SequenceOutput]:
-        """Of those whose tokens are not held back."""
+        """Outputs of sequences whose tokens are not held back."""
         outputs, members, num_decodes = [], step.members, 0
         for place, live in enumerate(step.lives):
             live.num_in_flight -= 1
@@ -277,7 +277,7 @@ class CudaLlmRunner(LlmRunner):
         return is_enough or not live.num_to_take or token >= self._config.speech_token_size
 
     def _decode_output(self, live: Live) -> SequenceOutput:
-        """Of a unistream or growing sequence, with all that was held back of it."""
+        """Output of a unistream or growing sequence, with all that was held back of it."""
         is_ended = ends_speech(self._config, live.held[-1])
         emitted = self._give(live)
         if isinstance(live.sequence, Growing):

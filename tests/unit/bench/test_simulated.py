@@ -19,7 +19,6 @@ from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.model_json import check_model_json
 from voicegate.engine.checkpoint.tokenizer import build_tokenizer
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.core import constants
 from voicegate.engine.interface import AudioFormat, Codec, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.model.config import COSYVOICE3
 from voicegate.engine.text.spoken_length import spoken_letters
@@ -155,12 +154,12 @@ def test_its_voices_are_those_of_a_generated_checkpoint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_is_switched_off_and_on_again(name: str) -> None:
-    def values() -> list[float]:
-        return [getattr(constants, constant) for constant in RULES[name]]
+    def values() -> list[object]:
+        return [getattr(place, part) for place, part, _ in RULES[name]]
 
     before = values()
     with without([name]):
-        assert values() == list(RULES[name].values()) != before
+        assert values() == [value for _, _, value in RULES[name]] != before
     assert values() == before
 
 
