@@ -1,4 +1,4 @@
-"""What stands beside the core: a second family of models, and other ways to run a model. The registry of them.
+"""Additions beside the core: a second family of models, and other ways to run a model. Their registry.
 
 Nothing in the core imports these folders: an import contract in pyproject.toml says so. A model directory or a setting
 names an addition, and `load` imports the module of it that the core asks for. So a folder can be removed, and what
@@ -36,7 +36,7 @@ ADDITIONS: Final = (
 
 
 class MissingAddition(ValueError):
-    """What was asked for is no part of this installation. The message names the folder."""
+    """This installation lacks a requested part. The message names the folder."""
 
 
 def names(kind: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-# What a terminal or systemd sends to every process of our group when we are to drain or to end.
+# Signals that a terminal or systemd sends to every process of our group when we are to drain or to end.
 _SIGNALS_OF_THE_GROUP: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 

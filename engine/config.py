@@ -18,10 +18,11 @@ FLOW_CONTEXTS: Final = ("whole", "trimmed")
 TOKEN2WAV_BACKENDS: Final = ("auto", "cuda", *additions.names("token2wav"))
 LLM_BACKENDS: Final = ("auto", "cuda", *additions.names("llm"), "torch")
 
-# Of a GPU whose voices' prompts are kept twice: 46 MB a second of prompt each, of some 50 GB that contexts have there.
+# Memory of a GPU whose voices' prompts are kept twice: 46 MB a second of prompt each, of some 50 GB that contexts have
+# there.
 _TWO_LAYOUTS_BYTES: Final = 70 << 30
 
-# Of the 25 tokens of a flow block; the three before are the lookahead of the prompt's last whole block.
+# Below the 25 tokens of a flow block; the three before are the lookahead of the prompt's last whole block.
 MAX_FIRST_BLOCK_TOKENS: Final = 22
 _FIRST_BLOCKS: Final = (
     "first_block_tokens",
@@ -43,7 +44,7 @@ _CHOICES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What defaults depend on."""
+    """Defaults depend on this."""
 
     memory_bytes: int
     num_multiprocessors: int
@@ -81,30 +82,30 @@ class EngineConfig:
     # Keys and values that the flow keeps, 90 MB a second of context and stream in bfloat16; float8 halves that (its
     # error: docs/adr/0013). auto: float8 where the GPU has it and `precision` is not float32.
     kv_dtype: str = "auto"
-    # What the flow multiplies in batches of 10 streams and more: as `precision`, or float8, which is faster and less
+    # The flow multiplies so in batches of 10 streams and more: as `precision`, or float8, which is faster and less
     # precise (docs/adr/0013).
     flow_products: str = "precision"
-    # Of the vocoder's products.
+    # Type of the vocoder's products.
     vocoder_precision: str = "float16"
-    # Of a family whose upstream trims what the flow sees of earlier speech: all of it, or what upstream leaves, for
-    # comparisons with it (docs/adr/0017).
+    # A family whose upstream trims the flow's view of earlier speech: all of it, or upstream's part, for comparisons
+    # with it (docs/adr/0017).
     flow_context: str = "whole"  # of FLOW_CONTEXTS
     # Every kernel is launched by itself instead of replaying CUDA graphs. For finding faults.
     is_eager: bool = False
 
-    # What runs the speech LLM. auto: cuda on a GPU (our kernels), torch on a CPU. tensorrt-llm: docs/adr/0015.
+    # Backend of the speech LLM. auto: cuda on a GPU (our kernels), torch on a CPU. tensorrt-llm: docs/adr/0015.
     llm_backend: str = "auto"  # of LLM_BACKENDS
     # For a backend that is an addition: the checkpoint that it loads, written by `voicegate convert --merged-hf`, and
     # NAME=VALUE settings that it alone knows.
     merged_hf_dir: Path | None = None
     llm_options: tuple[str, ...] = ()
 
-    # What runs the vocoder on a GPU; a CPU has torch's operations. cuda: our kernels; tensorrt: the engines of
+    # Backend of the vocoder on a GPU; a CPU has torch's operations. cuda: our kernels; tensorrt: the engines of
     # `voicegate build` (docs/adr/0016). auto: where there are engines the quicker of both, measured at every start.
     vocoder_backend: str = "auto"  # of TOKEN2WAV_BACKENDS
     # The same of the flow, for batches of a block or two: all others are our kernels' (docs/adr/0016).
     flow_backend: str = "auto"
-    # Of `voicegate build`; None: `tensorrt` in the model's directory.
+    # Engines of `voicegate build`; None: `tensorrt` in the model's directory.
     tensorrt_dir: Path | None = None
 
     # Utterances at once, without those at rest: these cost no model memory, and their contexts are bounded elsewhere.
@@ -143,8 +144,8 @@ class EngineConfig:
     # sooner, but less of it to cover the second block, which takes 0.3 s on two cores with AVX-512 and 0.5 without
     # (docs/adr/0018).
     first_block_tokens: int = 0
-    # The same of a text that is whole when its first pass begins, where few have work, no seed was given, the speed is
-    # at most 1 and a packet 20 ms: behind it nothing that is still written has to be waited for (docs/adr/0007).
+    # First block of a text that is whole when its first pass begins, where few have work, no seed was given, the speed
+    # is at most 1 and a packet 20 ms: after it nothing that is still written has to be waited for (docs/adr/0007).
     whole_first_block_tokens: int = 0
     # Where the two numbers differ, a voice's prompt lies in the flow's memory twice; where that would take more than an
     # eighth of a GPU's, this one is the first.
@@ -173,7 +174,7 @@ class EngineConfig:
     # many as take about as long. The flow takes the largest of its buckets that is no larger.
     # Higher -> more throughput; lower -> less waiting for company.
     max_flow_batch: int = 0
-    # The same while every listener who waits for something has more than a second left to play.
+    # Limit while every listener who waits for something has more than a second left to play.
     max_calm_flow_batch: int = 0
 
     def __post_init__(self) -> None:
@@ -222,7 +223,7 @@ class EngineConfig:
 
 
 def distinct_names(devices: Sequence[str]) -> list[str]:
-    """Of what has its place on these: the second on cpu is cpu.2."""
+    """Names of parts with their place on these: the second on cpu is cpu.2."""
     seen: Counter[str] = Counter()
     names = []
     for device in devices:

@@ -26,7 +26,7 @@ def num_usable_cores() -> int:
 
 
 def quota_cores(cpu_max: str) -> float | None:
-    """Of a control group's cpu.max, "QUOTA PERIOD"; None: it has no limit."""
+    """Cores of a control group's cpu.max, "QUOTA PERIOD"; None: it has no limit."""
     quota, _, period = cpu_max.strip().partition(" ")
     return None if quota == "max" else int(quota) / int(period)
 
@@ -57,7 +57,7 @@ def core_times(stat: str, cores: Collection[int], *, ticks_per_s: int, at_s: flo
 
 
 def read_core_times() -> CoreTimes | None:
-    """Of the cores that this process may use. None: nobody counts them here."""
+    """Times of the cores that this process may use. None: they are not counted here."""
     try:
         stat, ticks_per_s = _STAT.read_text(), os.sysconf("SC_CLK_TCK")
     except OSError:

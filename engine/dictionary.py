@@ -22,7 +22,7 @@ class DictionaryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Of a dictionary, that a text has at one place."""
+    """Entries of a dictionary that a text has at one place."""
 
     found: tuple[tuple[int, str], ...]  # behind the last character of an entry, and what is said for it; longest last
     is_open: bool  # the text ends within an entry that is longer
@@ -35,7 +35,7 @@ class Dictionary:
     """An entry in small letters is found in any case, one with a capital only as it is written. Immutable."""
 
     def __init__(self, entries: Mapping[str, str]) -> None:
-        """What is written -> what is said. Raises DictionaryError."""
+        """Takes written words -> spoken ones. Raises DictionaryError."""
         check_entries(entries)
         self._said: dict[str, str] = {}  # of entries that are found in any case
         self._said_exactly: dict[str, str] = {}  # of entries with capitals, as they are written
@@ -55,11 +55,11 @@ class Dictionary:
 
     @property
     def entries(self) -> Mapping[str, str]:
-        """That make an equal one."""
+        """Entries that make an equal one."""
         return {**self._said, **self._said_exactly}
 
     def look_up(self, text: str, folded_text: str, start: int) -> Entries:
-        """What `text` has at `start`; `folded_text` is `folded(text)`."""
+        """The entry that `text` has at `start`; `folded_text` is `folded(text)`."""
         lengths = self._lengths.get(folded_text[start])
         if lengths is None:
             return NO_ENTRIES

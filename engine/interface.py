@@ -33,7 +33,7 @@ UtteranceId = NewType("UtteranceId", str)
 MODEL_MARKS: Final = ("<|", "|>")
 _ECHO_CHARS: Final = 80
 _VOICE_NAME: Final = re.compile(r"\w[\w.-]{0,63}")
-# Of the 255 that file systems allow; the rest is for what stands around it while a file is written.
+# Bytes of the 255 that file systems allow; the rest is for the name's surroundings while a file is written.
 _MAX_VOICE_NAME_BYTES: Final = 192
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8}){0,3}")
 
@@ -54,7 +54,7 @@ class SpeakingMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AudioFormat:
-    """What leaves the engine; mono always."""
+    """Format of the engine's output; mono always."""
 
     codec: Codec = Codec.OPUS
     frame_ms: int = 20  # of one packet: 20, 40 or 60
@@ -81,7 +81,7 @@ class UtteranceRequest:
 
 @dataclass(frozen=True, slots=True)
 class ListenerReport:
-    """What is known of a listener, in place of what was known before."""
+    """Knowledge of a listener, in place of earlier knowledge."""
 
     played_ms: int | None = None  # of the utterance's audio; None: nobody says
     is_playing: bool = True  # False: it has paused, or takes nothing; its clock stands until the next report
@@ -223,7 +223,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """What an engine tells whoever measures: by the engine's own names, any of which may be missing.
+    """An engine's statistics: by the engine's own names, any of which may be missing.
 
     `counters` grow from `start` on: STAGE_steps, _batches or _calls (how often a stage ran), _rows (sum over these of
     the streams in each), _seconds (of the stage's work), _launches (of kernels or CUDA graphs).
@@ -296,7 +296,7 @@ class EngineStopped(EngineError):
 
 
 def check_instruct(instruct: str | None, info: EngineInfo) -> None:
-    """What every engine refuses alike. Raises Unsupported, BadRequest."""
+    """Checks that every engine makes alike. Raises Unsupported, BadRequest."""
     if instruct is None or not instruct.strip():
         return
     if not info.max_instruct_chars:
@@ -310,7 +310,7 @@ def check_instruct(instruct: str | None, info: EngineInfo) -> None:
 
 
 def check_language(language: str | None, info: EngineInfo) -> None:
-    """What every engine refuses alike. Raises Unsupported, BadRequest."""
+    """Checks that every engine makes alike. Raises Unsupported, BadRequest."""
     if language is None:
         return
     if not _LANGUAGE.fullmatch(language):
@@ -334,14 +334,14 @@ def check_voice_name(name: str) -> None:
 
 
 def check_new_voice(voice: NewVoice, info: EngineInfo) -> None:
-    """What every engine refuses alike. Raises VoiceRefused, VoiceConflict."""
+    """Checks that every engine makes alike. Raises VoiceRefused, VoiceConflict."""
     check_voice_name(voice.name)
     if not voice.is_replacing and speaks_with(voice.name, info):
         raise VoiceConflict(f"there is a voice {voice.name!r} already; replace it, or choose another name")
 
 
 def check_removable(name: str, info: EngineInfo) -> None:
-    """What every engine refuses alike. Raises UnknownVoice, VoiceRefused."""
+    """Checks that every engine makes alike. Raises UnknownVoice, VoiceRefused."""
     if not speaks_with(name, info):
         raise UnknownVoice(f"no voice {name!r}; there are {', '.join(voice.name for voice in info.voices)}")
     if name == info.default_voice:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Of one of them: what its chooser knows at once, and (of a process) what it was told a moment ago."""
+    """Load of one of them: its chooser's own knowledge, and (of a process) its last report."""
 
     room: int  # so many more it would take
     num_placed: int  # utterances that are not at rest, those among them that a process has not heard of yet

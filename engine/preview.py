@@ -1,4 +1,4 @@
-"""What would be said of a text, and where it would be cut into clauses: without a model. For whoever checks a text."""
+"""Preview of a text's words and clauses: without a model. For checks of a text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ class ReadClause:
 def preview(
     text: str, language: str, *, dictionaries: Sequence[Dictionary] = (), is_normalized: bool = True
 ) -> list[ReadClause]:
-    """Of a text that comes at once, in `clause` mode, and a model that has all tags. Takes some 10 us a character."""
+    """Preview of a text that comes at once, in `clause` mode, and a model that has all tags. Takes some 10 us a
+    character."""
     pronunciation = Pronunciation(dictionaries)
     segmenter = Segmenter(SegmenterConfig(language=language, has_breaks=is_normalized), pronunciation=pronunciation)
     reader = SpanReader(

@@ -1,4 +1,4 @@
-"""What of a request cannot work with this engine, known before anything starts. No torch: fronts of engines ask too."""
+"""Checks a request against this engine, before anything starts. No torch: fronts of engines ask too."""
 
 from voicegate.engine.audio.packets import pre_skip_48k
 from voicegate.engine.interface import (

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-# Of what is not whole yet. A process that is killed leaves one behind.
+# Suffix of files that are not whole yet. A process that is killed leaves one behind it.
 UNFINISHED_SUFFIX: Final = ".part"
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """What is written into it takes the place of `path` at the end, once it is on the disk. Raises OSError."""
+    """Writes a file that takes the place of `path` at the end, once it is on the disk. Raises OSError."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED_SUFFIX}")
     try:
         with unfinished.open("wb") as file:

@@ -22,7 +22,7 @@ from voicegate.engine.interface import AudioFormat, EngineError
 log = structlog.get_logger()
 
 _START_TIMEOUT_S: Final = 120.0
-# What was asked of a process takes it milliseconds. Higher -> the engine's end waits longer for one that hangs.
+# A process needs milliseconds for its requests. Higher -> the engine's end waits longer for one that hangs.
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 

@@ -1,4 +1,4 @@
-"""What an engine and its encoder processes say to each other: frames over a pair of pipes. Pure.
+"""Messages between an engine and its encoder processes: frames over a pair of pipes. Pure.
 
 frame     length of the body (4 bytes), operation or status (1), utterance number (4), number of samples (4), body
 to        OPEN: msgspec's JSON of AudioFormat · ENCODE: float32 samples · FLUSH, FINISH, CLOSE: nothing
@@ -30,7 +30,7 @@ class Status(IntEnum):
 
 
 def pack_header(kind: int, number: int, num_samples: int, num_bytes: int) -> bytes:
-    """What stands before a body of `num_bytes`."""
+    """The header of a body of `num_bytes`."""
     return _HEADER.pack(num_bytes, kind, number, num_samples)
 
 

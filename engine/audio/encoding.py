@@ -10,7 +10,7 @@ from voicegate.engine.interface import AudioFormat
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What one call to an Encoding made."""
+    """Packets that one call to an Encoding made."""
 
     packets: tuple[bytes, ...] = ()
     num_samples: int = 0  # that the encoder has taken, silence that fills a packet among them

@@ -103,7 +103,7 @@ class InputPipe:
 
 
 def _behind(pieces: Sequence[Piece], num_bytes: int) -> list[Piece]:
-    """What follows the first `num_bytes`."""
+    """The rest after the first `num_bytes`."""
     rest: list[Piece] = []
     for piece in pieces:
         if num_bytes < len(piece):

@@ -22,7 +22,7 @@ _LOOK_S: Final = 0.01
 
 
 class IoThread:
-    """What it calls must not wait: all others would."""
+    """Its callees must not wait: all others would."""
 
     def __init__(self, name: str) -> None:
         self._selector = selectors.DefaultSelector()

@@ -14,8 +14,8 @@ MISSING_LIBOPUS: Final = (
     "`brew install opus` (macOS)"
 )
 
-# Of libopus's 0..10 at equal bitrate: the highest without the music detector, whose analysis takes three quarters of
-# the time of 7 and above and decides nothing for speech (docs/adr/0019). Higher -> several times the CPU time, no less
+# In libopus's 0..10 at equal bitrate the highest without the music detector, whose analysis takes three quarters of the
+# time of 7 and above and decides nothing for speech (docs/adr/0019). Higher -> several times the CPU time, no less
 # noise; lower -> more of it.
 _COMPLEXITY: Final = 5
 

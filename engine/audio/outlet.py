@@ -21,17 +21,17 @@ log = structlog.get_logger()
 
 Sink = Callable[[list[EngineEvent]], None]  # called from any thread
 
-# What is encoded before anything of an utterance leaves: its first sound does not wait for the whole first block, nor
-# for a second packet, which takes 0.1 ms and is there long before the first has been played.
+# Packets that are encoded before anything of an utterance leaves: its first sound does not wait for the whole first
+# block, nor for a second packet, which takes 0.1 ms and is there long before the first has been played.
 _FIRST_SLICE_PACKETS = 1
 
-# What a client is told; the log has the rest.
+# The client's message; the log has the rest.
 _FAILURE = "this utterance's audio could not be encoded any further; try again"
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What has left through an outlet."""
+    """Audio that has left through an outlet."""
 
     num_packets: int
     num_samples: int  # taken by the encoder, those of a packet that is only begun among them

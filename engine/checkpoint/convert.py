@@ -74,7 +74,8 @@ def convert(source_dir: Path, target_dir: Path, options: ConvertOptions, progres
 
 
 def read_checkpoint(source_dir: Path, options: ConvertOptions) -> Checkpoint:
-    """Of whichever family it is. Raises CheckpointError; UnfitTensors with the faults of all weights files."""
+    """Reads a checkpoint of either family. Raises CheckpointError; UnfitTensors with the faults of all weights
+    files."""
     if not source_dir.is_dir():
         raise CheckpointError(f"{source_dir} is no directory")
     directory = source_dir.resolve()
@@ -120,7 +121,7 @@ def _weights_item(checkpoint: Checkpoint, part: str, dtype: str) -> Item:
 
 
 def weights_entries(part: str, model: ModelConfig, state: State, dtype: torch.dtype) -> Iterator[Entry]:
-    """What of an upstream state dict goes into the file, in `dtype` where that does no harm (storage.stored_dtype)."""
+    """Entries of an upstream state dict for the file, in `dtype` where that does no harm (storage.stored_dtype)."""
     for name in expected_shapes(part, model) | optional_shapes(part, model):
         if name == TIED_TEXT_HEAD or name not in state:
             continue

@@ -45,7 +45,7 @@ def bytes_item(name: str, content: bytes) -> Item:
 
 
 class Journal:
-    """What is finished in a directory."""
+    """Finished files of a directory."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / JOURNAL_FILE

@@ -13,7 +13,7 @@ _CLASSES: Final = {
     "flow": "CausalMaskedDiffWithDiT",
     "hift": "CausalHiFTGenerator",
 }
-# What the engine has built in: a checkpoint that was trained for something else would speak noise.
+# Values that the engine has built in: a checkpoint that was trained for something else would speak noise.
 _FIXED: Final[Mapping[str, Any]] = {
     "flow.output_size": 80,
     "flow.token_mel_ratio": 2,
@@ -29,7 +29,7 @@ _MEL_KEYS: Final = ("n_fft", "num_mels", "sampling_rate", "hop_size", "win_size"
 
 # Speech tokens that are silence or breath in the released tokenizer; upstream has the list in its code.
 _SILENT_TOKENS: Final = (1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323)
-# Of its training data, as the paper (arXiv 2505.17589) has it; numbers are written out in the first three.
+# Languages of its training data, as the paper (arXiv 2505.17589) has them; numbers are written out in the first three.
 _LANGUAGES: Final = ("en", "zh", "yue", "ja", "ko", "de", "es", "fr", "it", "ru")
 _INSTRUCT_PREFIX: Final = "You are a helpful assistant.<|endofprompt|>"
 

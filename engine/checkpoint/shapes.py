@@ -21,7 +21,7 @@ def expected_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
 
 
 def optional_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
-    """What upstream's files hold besides."""
+    """Shapes that upstream's files have besides."""
     if part == "llm":
         return {TIED_TEXT_HEAD: (model.llm.vocab_size, model.llm.hidden_size)}
     return family_of(model).optional_shapes(part, model)
@@ -29,7 +29,7 @@ def optional_shapes(part: str, model: ModelConfig) -> dict[str, Shape]:
 
 @cache
 def released_shapes(part: str) -> Mapping[str, Shape]:
-    """Of the released Fun-CosyVoice3-0.5B: every entry of its files."""
+    """Shapes of the released Fun-CosyVoice3-0.5B: every entry of its files."""
     manifest = json.loads((resources.files(__package__) / "manifest_cosyvoice3.json").read_bytes())
     return {name: tuple(shape) for name, shape in manifest["hift" if part == "vocoder" else part].items()}
 

@@ -112,7 +112,7 @@ def usable_onnx(paths: Mapping[str, Path]) -> tuple[dict[str, Path], list[str]]:
 
 
 def load_pickle(path: Path) -> Any:
-    """What torch.save wrote, mapped into memory rather than read. Raises CheckpointError for anything but data."""
+    """Loads a file of torch.save, mapped into memory rather than read. Raises CheckpointError for anything but data."""
     refuse_pointer(path)
     try:
         # weights_only: a pickle can call any function; this reader knows tensors and plain containers alone.
@@ -131,7 +131,7 @@ def load_pickle(path: Path) -> Any:
 
 
 def _objects_in(path: Path) -> list[str]:
-    """What the pickle would build that is no plain data, in words; empty where torch cannot tell."""
+    """Objects that the pickle would build and that are no plain data, in words; empty where torch cannot tell."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except Exception:  # noqa: BLE001 - as above; and for the format from before torch 1.6

@@ -46,7 +46,7 @@ def speaker_voices(loaded: Any, tokenizer: Tokenizer, model: ModelConfig) -> Ite
 
 
 def _voice(name: str, info: Any, tokenizer: Tokenizer, model: ModelConfig) -> SpeakerVoice:
-    """What `load_voice` takes. Raises _Unfit and VoiceRefused."""
+    """Arguments of `load_voice`. Raises _Unfit and VoiceRefused."""
     check_voice_name(name)
     if not isinstance(info, dict):
         raise _Unfit(f"it is a {type(info).__name__}, not a mapping")

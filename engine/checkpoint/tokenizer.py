@@ -47,7 +47,7 @@ def build_tokenizer(
 
 
 def rebuild_tokenizer(path: Path, *, specials: Sequence[str]) -> Tokenizer:
-    """Of a tokenizer.json: vocabulary and merges, with these special tokens and no others. Raises CheckpointError."""
+    """A tokenizer.json: vocabulary and merges, with these special tokens and no others. Raises CheckpointError."""
     model = _read_json(path).get("model", {})
     try:
         vocab = _checked_vocab(model["vocab"], path)
@@ -61,7 +61,7 @@ def rebuild_tokenizer(path: Path, *, specials: Sequence[str]) -> Tokenizer:
 
 
 def added_ids(path: Path) -> dict[str, int]:
-    """Of the added tokens of a tokenizer.json, by their text. Raises CheckpointError."""
+    """Ids of the added tokens of a tokenizer.json, by their text. Raises CheckpointError."""
     content = _read_json(path)
     try:
         return {entry["content"]: int(entry["id"]) for entry in content.get("added_tokens", ())}

@@ -1,4 +1,4 @@
-"""What training leaves around weights, taken off: wrappers, prefixes, bookkeeping, a discriminator.
+"""Training's wrappings around weights, taken off: wrappers, prefixes, bookkeeping, a discriminator.
 
 Sources: upstream's `save_model` (epoch and step beside the tensors; DeepSpeed's own file), its `HiFiGan` (generator and
 discriminator in one), and what DDP, FSDP, torch.compile, Lightning and PEFT put before a name.
@@ -57,7 +57,7 @@ def plain_weights(loaded: Mapping[str, Any], path: Path, part: str) -> Weights:
 
 
 def plain_merged(tensors: Mapping[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
-    """The same of an LLM in Hugging Face's layout, all of whose own names may begin with `model.`."""
+    """Likewise for an LLM in Hugging Face's layout, all of whose own names may begin with `model.`."""
     _refuse_adapter(tensors, path)
     return _renamed(tensors, lambda name: _without_wrapping(name).removeprefix(_PEFT), path)
 

@@ -40,7 +40,7 @@ class _Arrival:
 
 
 class Arrivals:
-    """What goes wrong with one is answered, and touches nobody else."""
+    """Adds voices. A failure of one is answered, and touches no other."""
 
     def __init__(
         self,

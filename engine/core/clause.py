@@ -18,7 +18,7 @@ class ClauseState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LlmPass:
-    """What a clause holds of the LLM, up to its last token."""
+    """A clause's part of the LLM, up to its last token."""
 
     sequence_id: int
     silent_filter: SilentTokenFilter
@@ -26,7 +26,7 @@ class LlmPass:
 
 @dataclass(slots=True, eq=False)
 class Rendering:
-    """What an active clause holds of flow and vocoder, up to its last sample."""
+    """An active clause's part of flow and vocoder, up to its last sample."""
 
     flow: FlowStream
     stretch: MelStretch
@@ -49,7 +49,7 @@ class Listing:
 
 @dataclass(slots=True, eq=False)
 class Clause:
-    """Whoever changes it outside the core's `_change`, which reports, calls `report`.
+    """Changes outside the core's `_change`, which reports, call `report`.
 
     Of `tokens`, which grows by one a step, the roster is told apart (`Roster.note_tokens`).
     """
@@ -88,7 +88,7 @@ class Clause:
 
     @property
     def decided_text(self) -> str:
-        """Of `text`, whose words nothing that follows makes others of."""
+        """Words of `text` that nothing after it changes."""
         return self.text if self.is_text_complete else self.text[: len(self.text) - self.num_open_chars]
 
     @property

@@ -37,26 +37,26 @@ from voicegate.engine.text.word_rules import word_rules
 # Complete clauses that no LLM pass has begun: text is read until there are so many.
 # Lower -> the LLM may wait for its next clause; higher -> more is read of text that a cancel throws away.
 READ_AHEAD_CLAUSES: Final = 2
-# Of one `read`. Lower -> more calls for the same text; higher -> other streams wait longer behind one that is read.
+# Characters of one `read`. Lower -> more calls for a text; higher -> other streams wait longer for one that is read.
 BITE_CHARS: Final = 64
 
-# What a slow voice takes for a letter, its breaks included: 92 ms, and a fifth for passes slower than its mean. No
-# clause has more letters than fit into its speech tokens at this pace.
-# Lower -> a slow voice's speech is cut off; higher -> more seams in long clauses.
+# A slow voice takes so much for a letter, its breaks included: 92 ms, and a fifth for passes slower than its mean. No
+# clause has more letters than fit into its speech tokens at this pace. Lower -> a slow voice's speech is cut off;
+# higher -> more seams in long clauses.
 SLOW_MS_PER_LETTER: Final = 110
 # A bistream pass keeps all its audio as context: it ends at the first sentence end behind this share of its letters,
 # and before any word that it has no room for. Lower -> more seams in the prosody; higher -> more memory a stream.
 _BISTREAM_SHARE: Final = 0.7
 # ... or of its text, where nearly nothing of it is said: dots, code.
 _BISTREAM_MAX_CHARS: Final = 2000
-# What a dictionary may add to a span before it is parted: reading is the greater part of a bite.
-# Lower -> spans full of long entries get more seams; higher -> other streams wait longer behind one that is read.
+# A dictionary may add so much to a span before it is parted: reading is the greater part of a bite. Lower -> spans full
+# of long entries get more seams; higher -> other streams wait longer for one that is read.
 _MAX_ADDED_CHARS: Final = 128
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 
 
 class PendingLetters(TypedDict):
-    """Of the words of a sentence that is being written: all but the last, and all."""
+    """Letters of a sentence that is being written: all words but the last, and all."""
 
     num_but_last: int
     num_of_all: int
@@ -90,7 +90,7 @@ class ClauseFeed:
             SegmenterConfig(
                 granularity=Granularity.WORD if self.is_bistream else Granularity.CLAUSE,
                 max_letters=min(MAX_LETTERS, self._max_letters),
-                # What is said of a sentence before it is finished needs no comma.
+                # A sentence's part that is said before it is finished needs no comma.
                 first_min_letters=SOFT_MIN_LETTERS if self.is_incremental else FIRST_MIN_LETTERS,
                 language=language,
                 has_breaks=is_normalized,
@@ -113,7 +113,7 @@ class ClauseFeed:
 
     @property
     def has_unread_text_alone(self) -> bool:
-        """Of a sentence that may be spoken while it grows, without a flush or the end behind it."""
+        """Text of a sentence that may be spoken while it grows, without a flush or the end after it."""
         return self.is_incremental and not self._marks and not self._spans and self._num_cut < self._num_written
 
     @property
@@ -146,7 +146,7 @@ class ClauseFeed:
 
     @property
     def num_chars(self) -> int:
-        """Of `text`."""
+        """Characters of `text`."""
         return self._num_written
 
     @property
@@ -183,7 +183,7 @@ class ClauseFeed:
             self.read()
 
     def stalled(self) -> None:
-        """What can be said without more text becomes complete; half a word or number still waits."""
+        """Completes all that can be said without more text; half a word or number still waits."""
         if not self.is_waiting:
             return
         self._spans.extend(self._segmenter.flush_stalled())
@@ -201,7 +201,7 @@ class ClauseFeed:
     def _leave_rest(self, clause: Clause) -> None:
         self._grown = ""
         self._paused_ms = 0
-        # Of the last word it has said nothing yet.
+        # It has said nothing of the last word yet.
         clause.text, clause.num_letters = clause.decided_text, clause.num_decided_letters
         length = len(clause.text)
         if not self._spans:  # the sentence is not over
@@ -231,7 +231,7 @@ class ClauseFeed:
         if pending == self._grown:
             return clause
         self._grown = pending
-        # What may have been said stays so, though what follows it would have kept it back: 取件码 before its number.
+        # Text that may have been said stays so, though its successor would have kept it back: 取件码 before a number.
         start, lengths = self._segmenter.pending_start, known(pending, self._rules).at_least(self._segmenter.num_kept)
         if self._is_too_much(pending[: lengths.read]):
             return clause
@@ -290,7 +290,7 @@ class ClauseFeed:
         self.clauses[-1].pause_ms += length_ms
 
     def _add_silent(self) -> None:
-        """What waits for a clause where there is none any more."""
+        """Adds silent text where no clause is left to wait for."""
         self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
 
     def _take(self, span: TextSpan) -> None:
@@ -320,7 +320,7 @@ class ClauseFeed:
         return len(self.pronunciation.said(text)) > len(text) + _MAX_ADDED_CHARS
 
     def _parts(self, span: TextSpan) -> tuple[TextSpan, TextSpan] | None:
-        """Of a span that takes too long to say. What of a growing clause may have been said stays whole."""
+        """Parts of a span that takes too long to say. Words of a growing clause that may have been said stay whole."""
         grown = None if self.is_bistream else self._open_clause()
         length = 0 if grown is None else len(grown.text)
         if grown is not None and _is_within_word(span.text, length):  # the last that it knew, which has gone on since
@@ -356,7 +356,7 @@ class ClauseFeed:
             clause.is_text_complete = True
 
     def _complete(self, clause: Clause, span: TextSpan, words: str, num_letters: int) -> None:
-        """Of a sentence that grew; where nothing is left of it to say, what was begun with before stands."""
+        """Completes a sentence that grew; where nothing is left of it to say, its beginning stands."""
         self._grown = ""
         if words or not clause.is_begun:
             self._give(clause, span.text, words, num_letters=num_letters)
@@ -384,5 +384,5 @@ def _is_within_word(text: str, length: int) -> bool:
 
 
 def max_letters(max_clause_tokens: int) -> int:
-    """What a slow voice can say in so many speech tokens."""
+    """Letters that a slow voice can say in so many speech tokens."""
     return max(max_clause_tokens * units.MS_PER_TOKEN // SLOW_MS_PER_LETTER, 1)

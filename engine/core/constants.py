@@ -58,8 +58,8 @@ MAX_FRAME_STEPS: Final = 4000
 # Euler steps of speech between two of a new voice's prompt, where speech never rests. Lower -> more is taken from
 # listeners; higher -> a voice takes longer to be there on a full engine.
 STEPS_BEFORE_NEW_VOICE: Final = 8
-# The same of a known voice's prompt that an utterance waits for. Lower -> others' speech is made later; higher -> who
-# speaks with a voice that gave its room back is heard later on a full engine.
+# Steps before a known voice's prompt that an utterance waits for. Lower -> others' speech is made later; higher -> a
+# voice that gave its room back is heard later on a full engine.
 STEPS_BEFORE_AWAITED_VOICE: Final = 2
 
 # --- room in the models ---------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ MORE_TOKENS: Final = 25
 
 # Reading between two steps. Lower -> text that many send at once is read later; higher -> it is felt in others' speech.
 READING_S: Final = 0.001
-# The same of first clauses: a burst of newcomers is read in few steps, so that their passes begin together.
+# Time for first clauses: a burst of new requests is read in few steps, so that their passes begin together.
 FIRST_READING_S: Final = 0.005
 # Bites within which a first clause is read: the longest is cut in four. Text that needs more is in no hurry.
 FIRST_BITES: Final = 6
@@ -116,11 +116,11 @@ ASSUMED_FOR_S: Final = 0.1
 # Faster than that nobody is taken for: words that came at once may have been held back on their way. Higher -> who
 # writes in bursts is overtaken by the first block; lower -> who writes fast is heard later.
 FASTEST_LETTERS_PER_S: Final = 125.0
-# What comes so soon behind was sent with it. Higher -> a quick start is one piece, and who writes on slowly is
+# Pieces so soon after one another were sent together. Higher -> a quick start is one piece, and a slow writer is
 # overtaken; lower -> pieces that one packet brought are taken for an uneven hand.
 TOGETHER_S: Final = 0.002
-# Who is as uneven as chance (intervals that vary by their mean) until so many words have shown otherwise. Higher ->
-# even writers are heard later; lower -> two even intervals are taken for a habit.
+# A writer is as uneven as chance (intervals that vary by their mean) until so many words have shown otherwise. Higher
+# -> even writers are heard later; lower -> two even intervals are taken for a habit.
 UNEVEN_FOR_WORDS: Final = 0.1
 # How much the letters of a word vary, as the square of their deviation over their mean. Higher -> later first sound;
 # lower -> more writers are overtaken by the first block.
@@ -135,23 +135,23 @@ FIRST_TIMES: Final = 1.25
 # The share of what all known words are worth, for a listener who is about to run dry: better speech that drags a little
 # than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0006).
 DRY_SHARE: Final = 1.25
-# The same of the words but the last for the second block, when the first is begun and they are only promised: they are
-# promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer who
+# Share of the words but the last for the second block, when the first is begun and they are only promised: they are
+# promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer that
 # wait for the second block (docs/adr/0006).
 PROMISED_SHARE: Final = 1.2
-# Whoever has written nothing for so long pauses. Higher -> speech runs past its words while it waits for more; lower ->
-# gaps where a slow writer's next word would have come.
+# A writer that has written nothing for so long pauses. Higher -> speech runs past its words while it waits for more;
+# lower -> gaps where a slow writer's next word would have come.
 PAUSE_S: Final = 0.35
 # The next block of such a sentence is begun when its listener has so much left to hear, beside the time that the
 # engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
 GROWING_LEAD_S: Final = 0.3
 # How soon "about to run dry" is. Higher -> speech is made early more often; lower -> the block comes too late.
 DRY_S: Final = 0.05
-# What a later block is expected to take when a sentence is begun, in mean times of those that were read lately: the
-# longest is most often one that nobody needed yet. Higher -> later first sound; lower -> gaps behind the first block.
+# A later block is expected to take so many mean times of blocks lately, when a sentence is begun: the longest is most
+# often one that no listener needed yet. Higher -> later first sound; lower -> gaps after the first block.
 EXPECTED_TIMES: Final = 2.0
-# What one more of them weighs in that mean. Lower -> load that comes in waves is met late; higher -> one slow block
-# makes all who come begin late.
+# Weight of one more block in that mean. Lower -> load that comes in waves is met late; higher -> one slow block makes
+# all new ones begin late.
 NEWS_SHARE: Final = 0.05
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
 # longer; lower -> load that comes in waves is met late.

@@ -213,7 +213,7 @@ class EngineCore:
         return self._decide(now_s)
 
     def _read_texts(self, now_s: float, *, is_lacking: bool) -> None:
-        """Of those whose speech needs it soon, in turn and for a moment at most: the others' speech goes on.
+        """Reads texts whose speech is needed soon, in turn and for a moment at most: the others' speech goes on.
 
         `is_lacking`: of those who have nothing that the LLM could read, else of the others.
         """
@@ -241,7 +241,7 @@ class EngineCore:
         self._look.at_changed(now_s)
         due = self._roster.due
         decision = decide(due, self._limits, intake)
-        # What an LLM is at work on takes room, and makes none: while it goes on nobody would be heard.
+        # An LLM's work takes room, and makes none: while it goes on no listener would be heard.
         is_stuck = due.has_blocks and not (decision.holds_flow or self._pipeline.token2wav.is_busy)
         if is_stuck and (decision.is_idle or not due.has_blocks_of(intake.num_blocks)):
             return Decision(lacks_room=True)
@@ -290,12 +290,13 @@ class EngineCore:
 
     @property
     def num_fetched(self) -> int:
-        """What was fetched so far, of LLM, flow and vocoder."""
+        """Number fetched so far, of LLM, flow and vocoder."""
         return self._pipeline.num_fetched
 
     @property
     def rendering_pulse(self) -> int | None:
-        """Of flow and vocoder alone: changes with all that they get done; None while they have nothing under way."""
+        """Pulse of flow and vocoder alone: changes with all that they get done; None while they have nothing under
+        way."""
         return self._pipeline.tally.num_rendered if self._pipeline.token2wav.is_busy else None
 
     @property
@@ -320,7 +321,7 @@ class EngineCore:
 
     @property
     def counters(self) -> Mapping[str, float]:
-        """What the models did since the start: llm_steps, _rows, _seconds, _launches (of CUDA graphs).
+        """Counts of the models' work since the start: llm_steps, _rows, _seconds, _launches (of CUDA graphs).
 
         The same of flow, whose steps are Euler steps, and vocoder, which has calls.
         """
@@ -407,7 +408,8 @@ class EngineCore:
                 stack.callback(self._pipeline.release, clause)
 
     def _voices_in_use(self) -> list[ReadyVoice]:
-        """Of who has something to say and may; who has not waits for his voice again, where it goes meanwhile."""
+        """Voices of utterances that have something to say and may; others wait for theirs again, where it goes
+        meanwhile."""
         speaking = (utterance for utterance in self._roster if utterance.clauses)
         return [utterance.voice for utterance in speaking if not self._room.is_held_back(utterance)]
 

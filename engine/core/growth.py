@@ -14,13 +14,13 @@ from voicegate.engine.core import constants
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """Of the words of one voice, in speech tokens."""
+    """Worth of one voice's words, in speech tokens."""
 
     tokens_per_letter: float
     token_share: float  # that may be said while more text follows
 
     def letters_for(self, num_tokens: int, *, share: float | None = None) -> float:
-        """That are worth so many speech tokens, of which only this share may be said; None: the voice's."""
+        """Letters that are worth so many speech tokens, of which only this share may be said; None: the voice's."""
         return num_tokens / ((self.token_share if share is None else share) * self.tokens_per_letter)
 
     def to_begin(self, num_tokens: int, *, num_second_tokens: int, num_promised: float) -> "Needed":
@@ -74,7 +74,7 @@ def covered_s(num_first_tokens: int, *, held_back_frames: int, first_block_s: fl
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What the first reading of a sentence makes while more of it is written."""
+    """The first reading of a sentence while more of it is written."""
 
     num_tokens: int  # speech tokens of its blocks
     covered_s: float  # from then until the next reading's block has to be begun
@@ -130,7 +130,7 @@ class WriterPace:
         return self._begun_s is not None and now_s - self._last_s > constants.PAUSE_S
 
     def letters_within(self, seconds: float, now_s: float) -> float:
-        """That can be counted on to come in the next `seconds`: the mean less some deviations.
+        """Letters that can be counted on to come in the next `seconds`: the mean less some deviations.
 
         Words are taken for a renewal process, whose count in a time has the variance of mean times the squared
         variation of its intervals (Cox, Renewal Theory, 1962, 4.2); that its rate is known from `seen_s` alone adds
@@ -148,7 +148,8 @@ class WriterPace:
         return num_letters / num_words * max(mean - constants.DEVIATIONS * math.sqrt(variance), 0.0)
 
     def _variation(self, interval_s: float) -> float:
-        """Of the intervals around this one, as the square of their deviation over it; none before there is one."""
+        """Variation of the intervals around this one, as the square of their deviation over it; none before there is
+        one."""
         if not self._num_intervals:
             return 0.0
         around = self._squares_s2 / interval_s**2 - 2 * self._intervals_s / interval_s + self._num_intervals
@@ -194,7 +195,7 @@ class BlockTime:
         return kept * self._soonest_first_s + (1 - kept) * self.first_s(now_s)
 
     def later_s(self, now_s: float) -> float:
-        """Of a block after the first, at the longest lately; after a silence, at the quickest that there ever was.
+        """Time of a block after the first, at the longest lately; after a silence, at the quickest that there ever was.
 
         A silence makes no engine quick: where nothing is left of the longest, a slow one would begin too early.
         """
@@ -203,7 +204,7 @@ class BlockTime:
         return max(self._later.at(now_s), self._quickest_later_s)
 
     def expected_later_s(self, now_s: float) -> float:
-        """The same as it is to be expected."""
+        """Its expected time."""
         longest_s = self.later_s(now_s)
         return (
             longest_s if self._mean_later_s is None else min(longest_s, constants.EXPECTED_TIMES * self._mean_later_s)

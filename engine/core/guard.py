@@ -31,14 +31,14 @@ class Guard:
 
     @contextmanager
     def change_of(self, utterance: Utterance) -> Iterator[None]:
-        """The same; and it is looked at again before the next decision."""
+        """A change after which it is looked at again before the next decision."""
         utterance.listing.report()
         with self(utterance):
             yield
 
     @contextmanager
     def all_of(self, clauses: Iterable[Clause]) -> Iterator[None]:
-        """The same for a step that several utterances share: nobody knows whose fault it was."""
+        """A step that several utterances share: whose fault it was is not known."""
         try:
             yield
         except Exception:

@@ -1,4 +1,4 @@
-"""What one listener has left to play, as far as can be known: the deadline that urgency goes by. Pure.
+"""One listener's audio left to play, as far as can be known: the deadline that urgency goes by. Pure.
 
 It is taken to play from its first packet on, without a break. What its player reports corrects that, but only towards
 having more left: nobody comes before others by saying that it has less.
@@ -22,7 +22,7 @@ class Listener:
 
     @property
     def held_s(self) -> float | None:
-        """What it has in hand while its clock stands; None: it plays, or has nothing yet."""
+        """Audio in hand while its clock stands; None: it plays, or has nothing yet."""
         if self._dry_s is None or self._stands_since_s is None:
             return None
         return self._dry_s - self._stands_since_s

@@ -28,7 +28,7 @@ class Look:
         self._stall_lead_s = config.stall_lead_ms / 1000
 
     def at_changed(self, now_s: float) -> None:
-        """What the roster knows is true for `now_s` then."""
+        """The roster's knowledge is true for `now_s` then."""
         for utterance in self._roster.changed(now_s):
             with self._guarding(utterance):
                 passing = next((clause for clause in utterance.clauses if clause.llm_pass is not None), None)
@@ -92,7 +92,7 @@ class Look:
         return None, roomless
 
     def _work(self, utterance: Utterance, generating: Clause | None, now_s: float) -> tuple[StreamView | None, float]:
-        """Of its front clause, and of the LLM, if that is due; and when it is, or is of another urgency."""
+        """Work of its front clause, and of the LLM, if that is due; and when it is, or is of another urgency."""
         front = utterance.clauses[0] if utterance.clauses else None
         block_frames = 0 if front is None else self._pipeline.block_frames(front)
         if front is None or not (generating is not None or block_frames or front.batch is not None):

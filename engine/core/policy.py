@@ -32,7 +32,7 @@ Rank = tuple[int, float, int]
 
 
 class StreamView(NamedTuple):
-    """What the scheduler may know of one utterance. A tuple: thousands are made a second."""
+    """The scheduler's view of one utterance. A tuple: thousands are made a second."""
 
     key: int
     waiting_since_s: float  # its first speakable text came
@@ -51,10 +51,9 @@ class StreamView(NamedTuple):
 class Limits:
     """Fixed for an engine."""
 
-    # What a batch of blocks may hold: a whole block at least.
-    # Higher -> more throughput; lower -> less waiting for company.
+    # Limits of a batch of blocks: a whole block at least. Higher -> more throughput; lower -> less waiting for others.
     flow_batch: BatchSize
-    # The same where all listeners have plenty left, so that none is to wait soon for a batch that takes long.
+    # Limits where all listeners have plenty left, so that none is to wait soon for a batch that takes long.
     calm_flow_batch: BatchSize | None = None  # None: as flow_batch
     # A listener with less than this to play overtakes newcomers: about two blocks' time, where many have work.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
@@ -136,7 +135,7 @@ class Side:
 
     @property
     def first(self) -> Rank | None:
-        """Of the most urgent member, running or ready."""
+        """The most urgent member, running or ready."""
         ranked = (*self._running.values(), *self.ready.values())
         return min(ranked, key=_RANK)[0] if ranked else None
 
@@ -205,7 +204,7 @@ class Due:
         self._side(view).put(view, rank)
         if view.wants_llm:
             (self.prompts if view.needs_prefill else self.decodes)[view.key] = rank
-        # Who is about to be heard for the first time lacks nothing yet.
+        # A listener about to be heard for the first time lacks nothing yet.
         is_first_on_its_way = view.awaits_samples and view.deadline_s is None
         if view.batch is None and not view.block_frames and not is_first_on_its_way:
             self.lacking[view.key] = rank
@@ -237,7 +236,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What can be launched at this moment."""
+    """Work that can be launched at this moment."""
 
     takes_llm_step: bool = True
     num_llm_steps: int = 0  # launched so far
@@ -272,7 +271,8 @@ class AdvanceBatch:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to launch. `wake_at_s`: where nothing is due, when something will be; None if only an event can help."""
+    """A decision to launch. `wake_at_s`: where nothing is due, when something will be; None if only an event can
+    help."""
 
     llm: LlmStep | None = None
     flow: BeginBlocks | AdvanceBatch | None = None
@@ -347,7 +347,7 @@ def _has_right_of_way(due: Due, limits: Limits, intake: Intake) -> bool:
 def _flow_work(
     turns: list[Side], sides: list[Side], limits: Limits, intake: Intake, *, is_busy: bool
 ) -> BeginBlocks | AdvanceBatch | None:
-    """Of the more urgent side of `turns` that has some; all `sides` are asked for company."""
+    """Work of the more urgent side of `turns` that has some; all `sides` are asked for blocks to take along."""
     for side in turns:
         if (running := side.running) is not None:
             return AdvanceBatch(running)
@@ -393,7 +393,7 @@ def _packed(ready: dict[int, tuple[Rank, StreamView]], size: BatchSize, num_free
 
 
 def euler_steps_at_once(num_frames: int, *, is_first: bool) -> int:
-    """Of a batch of so many frames, that a GPU is given in one launch.
+    """Euler steps of a batch of so many frames that a GPU is given in one launch.
 
     Each launch costs the engine's thread a decision, two marks and a wake-up: as much as a small batch's step takes the
     device. First blocks are solved in one go: nobody but who runs dry goes before them.

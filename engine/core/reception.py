@@ -19,7 +19,7 @@ from voicegate.engine.text.word_rules import word_rules
 
 
 def speaking_modes(traits: LlmTraits) -> tuple[SpeakingMode, ...]:
-    """What requests may ask for."""
+    """Modes that requests may ask for."""
     return tuple(mode for mode in SpeakingMode if traits.takes_streamed_text or mode is not SpeakingMode.BISTREAM)
 
 
@@ -45,7 +45,7 @@ class Reception:
         self._clock = clock
 
     def open(self, listing: Listing, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
-        """What the engine's interface promises to refuse was refused before."""
+        """Opens an utterance. Requests that the engine's interface promises to refuse were refused before."""
         languages = self._model.languages
         feed = ClauseFeed(
             listing,

@@ -21,7 +21,8 @@ class Reservations:
 
     @property
     def free_share(self) -> float:
-        """Of all memory, what is neither filled nor reserved; below 0 where clauses need more than was expected."""
+        """Share of all memory that is neither filled nor reserved; below 0 where clauses need more than was
+        expected."""
         return (self._flow.num_free_blocks - self._num_blocks) / self._num_in_all
 
     def has_room(self, clause: Clause) -> bool:
@@ -29,7 +30,7 @@ class Reservations:
         return self._flow.num_free_blocks - self._num_blocks >= self.expected_blocks(clause)
 
     def expected_blocks(self, clause: Clause) -> int:
-        """That it will fill, once it is begun or taken up again."""
+        """Blocks that it will fill, once it is begun or taken up again."""
         if clause.state is ClauseState.WAITING:
             return self._blocks_of_text(clause)
         num_more_tokens = constants.MORE_TOKENS if clause.state is ClauseState.GENERATING else 0

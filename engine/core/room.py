@@ -47,7 +47,7 @@ class Room:
     @property
     def num_welcome(self) -> int:
         """Newcomers that would find some, or a place among those who wait for it."""
-        # Of who waits for a voice alone none has been refused room.
+        # None that waits for a voice alone has been refused room.
         num_free = 0 if self._roster.is_room_short else self._config.max_active_clauses - self._pipeline.num_active
         num_places = num_free + self._config.max_waiting_utterances
         return max(num_places - self._roster.num_waiting - self._roster.num_unread, 0)
@@ -112,13 +112,13 @@ class Room:
             with self._guarding.change_of(holders[-1]):
                 self._speaking.set_aside(holders[-1])
             return
-        # Whoever holds some alone has all there is; where nobody does, there is none.
+        # A single holder has all there is; without holders there is none.
         for utterance in holders or self._roster.of([view.key for view in self._roster.due]):
             log.error("flow_memory_exhausted", utterance=utterance.utterance_id)
             self._guarding.fail(utterance, _TOO_LONG)
 
     def _holders(self, now_s: float) -> list[Utterance]:
-        """Who holds memory of the flow, the most urgent first; behind them who has it and waits for text."""
+        """Holders of the flow's memory, the most urgent first; after them those that wait for text."""
 
         def turn(utterance: Utterance) -> tuple[bool, Rank]:
             rank = self._roster.rank(utterance, now_s, begun_s=utterance.clauses[0].begun_s)

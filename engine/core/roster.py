@@ -1,4 +1,4 @@
-"""Who there is, and who needs what: as of the last look at each.
+"""The roster: utterances and their needs, as of the last look at each.
 
 With hundreds of streams most have enough audio ahead or wait for text. Whatever changes an utterance reports it
 (`Listing`), and the core looks at it again before it asks here: a step costs what the few that have changed cost.
@@ -27,7 +27,7 @@ class Waiting(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What one utterance needs, as of a look at it."""
+    """Needs of one utterance, as of a look at it."""
 
     work: tuple[StreamView, Rank] | None = None  # that the lanes may do for it now
     generating: Clause | None = None  # whose LLM pass can go on
@@ -175,7 +175,7 @@ class Roster:
         return constants.FEW_DUE if self.are_many else constants.MANY_DUE
 
     def passes(self, keys: Iterable[int]) -> list[Clause]:
-        """Of these, the clauses whose LLM pass goes on.
+        """Clauses among these whose LLM pass goes on.
 
         Nothing reports that no further step can be launched behind those in flight: that would have all be looked at
         twice a step. Who launches sees.
@@ -242,7 +242,7 @@ class Roster:
         return sorted(readers, key=lambda each: (each.num_vain_bites, self.rank(each, now_s, begun_s=None)))
 
     def rank(self, utterance: Utterance, now_s: float, *, begun_s: float | None) -> Rank:
-        """Of a clause that was begun then; None: of one that was not."""
+        """Rank of a clause that was begun then; None: of one that was not."""
         key, deadline_s = utterance.listing.key, utterance.deadline_s
         view = StreamView(key, utterance.waiting_since_s, deadline_s, math.inf, begun_s=begun_s)
         return urgency(view, now_s, self.limits)

@@ -1,4 +1,4 @@
-"""What the models did since the start, by stage. From the engine's thread; read from any."""
+"""Counts of the models' work since the start, by stage. From the engine's thread; read from any."""
 
 from collections import defaultdict
 from typing import Final

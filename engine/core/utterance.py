@@ -56,13 +56,13 @@ class Stamps:
         return round((stamp_s - self.first_text_s) * 1000, 2)
 
 
-# What a client is told; the log has the rest.
+# The client's message; the log has the rest.
 NO_SPEECH: Final = (
     "the model made no speech of this text: write it in other words, in a script and a language that it speaks, "
     "or give another seed"
 )
 
-# Of a push, looked at for its writer's pace: a longer one is no agent's that writes word by word.
+# Characters of a push that are looked at for its writer's pace: a longer one is no agent's that writes word by word.
 _PACE_CHARS = 400
 
 
@@ -177,7 +177,7 @@ class Utterance:
         self._has_read(now_s)
 
     def note_sayable(self, now_s: float) -> None:
-        """What is known of a sentence that is being written may be said."""
+        """Notes that the known part of a sentence that is being written may be said."""
         if self.stamps.first_text_s is None:
             self.stamps.first_text_s = now_s
 
@@ -256,7 +256,7 @@ class Utterance:
     # --- events that end something ----------------------------------------------------------------------------
 
     def answer_flushes(self, clause: Clause, now_s: float) -> None:
-        """What a spoken clause owes to the flushes that wait for it; pads so that its last packet leaves now."""
+        """Answers the flushes that wait for a spoken clause; pads so that its last packet leaves now."""
         if not clause.flush_ids:
             return
         self._outlet.flush()

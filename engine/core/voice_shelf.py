@@ -21,9 +21,9 @@ from voicegate.engine.voices.voice import Voice
 
 # Text tokens of the longest clause, its prompt and the special ids around them, on top of a slot's speech tokens.
 TEXT_ROOM: Final = 512
-# Of these the clause's own: its 240 letters take about 80. Counted without what a slot has for other prompts' speech,
-# which differs between starts: a voice that was taken once is taken again. Lower -> long sentences of a voice with a
-# very long transcript may fail; higher -> voices are refused that speak all but the longest.
+# The clause's own part: its 240 letters take about 80. Counted without a slot's room for other prompts' speech, which
+# differs between starts: a voice that was taken once is taken again. Lower -> long sentences of a voice with a very
+# long transcript may fail; higher -> voices are refused that speak all but the longest.
 _CLAUSE_ROOM: Final = 96
 
 
@@ -45,19 +45,19 @@ def ready_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow
 
 
 def prompt_blocks(room: VoiceRoom, flow: FlowBackend[Any, Any]) -> int:
-    """Of the flow's memory, for all prompts that are held at once."""
+    """Blocks of the flow's memory, for all prompts that are held at once."""
     return sum(map(flow.num_prompt_blocks, room.prompt_tokens))
 
 
 def _prompts_of(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer) -> tuple[PassPrompt, FlowPrompt]:
-    """What the LLM and the flow are given of it. Raises VoiceRefused and PromptError."""
+    """Its prompts for the LLM and the flow. Raises VoiceRefused and PromptError."""
     prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
     _check_slot(voice, prompt, model)
     return prompt, FlowPrompt(voice.speech_tokens, voice.mel, voice.embedding)
 
 
 def _check_slot(voice: Voice, prompt: PassPrompt, model: ModelConfig) -> None:
-    """That a clause finds room behind it in the LLM's slot. Raises VoiceRefused."""
+    """Checks that a clause finds room after it in the LLM's slot. Raises VoiceRefused."""
     num_text, num_speech = len(prompt.llm.text_ids), len(prompt.llm.speech_ids)
     most = min(TEXT_ROOM, model.llm.max_positions - num_speech) - _CLAUSE_ROOM
     if num_text > most:
@@ -156,7 +156,7 @@ class VoiceShelf:
 
     @property
     def _known_prompts(self) -> list[VoicePrompt]:
-        """Of voices that somebody may speak with."""
+        """Prompts of voices that may be spoken with."""
         return [*(ready.flow_prompt for ready in self._voices.values()), *self._retired]
 
     def _make_room(self, num_blocks: int) -> bool:

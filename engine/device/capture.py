@@ -1,4 +1,4 @@
-"""What a model's runner has compiled and captured before its first work: the same questions to all three. No torch."""
+"""Compilation and capture of a model's runner before its first work: equal questions to all three. No torch."""
 
 from collections.abc import Callable
 from typing import Final, Protocol

@@ -13,7 +13,8 @@ import torch
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:
-    """What is made inside without naming a device is made on this one. Inside a lane's `active` it is so too."""
+    """Tensors that are made inside without naming a device are made on this one. Inside a lane's `active` it is so
+    too."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
@@ -22,7 +23,7 @@ class Mark(Protocol):
 
     @property
     def lane(self) -> object:
-        """The same for all marks of a lane, which reaches them in their order."""
+        """One for all marks of a lane, which reaches them in their order."""
 
     @property
     def is_reached(self) -> bool: ...

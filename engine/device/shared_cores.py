@@ -18,8 +18,8 @@ from voicegate.engine.device.lanes import HostLane
 # Between two looks. Higher -> a neighbour that comes is felt for longer; lower -> the kernel's ticks, of 10 ms, count
 # for more, and cores are taken for busy that are not.
 _LOOK_S: Final = 0.25
-# Of a core: who takes less of it is no neighbour. Higher -> threads wait for each other beside small ones; lower ->
-# what is left of the ticks costs a thread.
+# Share of a core: a process that takes less of it is no neighbour. Higher -> threads wait for each other beside small
+# ones; lower -> the rest of the ticks costs a thread.
 _LITTLE: Final = 0.3
 
 

@@ -84,7 +84,7 @@ class Watcher:
         return True
 
     def disarm(self) -> None:
-        """What still is waited for wakes nobody before the next sleep."""
+        """Disarms: pending marks wake no thread before the next sleep."""
         self._is_asleep = False
 
     def close(self) -> None:

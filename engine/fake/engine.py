@@ -48,7 +48,7 @@ __all__ = ["VOICES", "FakeEngine", "Fault", "FaultKind", "Script", "tone_hz"]
 
 _NOT_RUNNING = "the engine is not running"
 
-# What WAV, FLAC, Ogg and tagged MP3 files begin with.
+# First bytes of WAV, FLAC, Ogg and tagged MP3 files.
 _SOUND_FILES = (b"RIFF", b"fLaC", b"OggS", b"ID3")
 
 
@@ -67,7 +67,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What happens, by submit order counted from 0. By default nothing goes wrong and nothing waits."""
+    """Events, by submit order counted from 0. By default nothing goes wrong and nothing waits."""
 
     ms_per_character: int = 60  # of speech; only letters and digits sound
     chunk_ms: int = 120  # audio made at a time

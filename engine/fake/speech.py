@@ -1,4 +1,4 @@
-"""What one utterance of the FakeEngine says: text -> tones -> packets, and where to split it. No clock, no asyncio."""
+"""Speech of one utterance of the FakeEngine: text -> tones -> packets, and where to split it. No clock, no asyncio."""
 
 from bisect import bisect_right
 from collections import deque
@@ -112,7 +112,7 @@ class FakeSpeech:
         return [Alignment(self.request.utterance_id, (said,), estimated=True), *packets]
 
     def finish(self) -> list[EngineEvent]:
-        """What the encoder still holds."""
+        """The rest in the encoder."""
         return self._audio_ready(self.encoder.finish()) if self.num_samples else []
 
     def _answer_flush(self) -> list[EngineEvent]:

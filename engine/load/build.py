@@ -99,7 +99,7 @@ def readable(config: EngineConfig) -> Iterator[None]:
 
 
 def load_model(config: EngineConfig, progress: Progress) -> tuple[ModelConfig, Mapping[str, Voice]]:
-    """What is read before anything is loaded. Raises ValueError, OSError, EngineError."""
+    """Reads everything before anything is loaded. Raises ValueError, OSError, EngineError."""
     with timed("configuration and voices", progress):
         model = load_model_config(config.model_dir)
         return model, configured_voices(config, model)
@@ -169,7 +169,7 @@ def load_stages(
 
 @dataclass(frozen=True, slots=True)
 class Token2wav:
-    """What makes sound of speech tokens, on its device."""
+    """Flow and vocoder, which make sound of speech tokens, on their device."""
 
     device: Device
     flow: FlowBackend[Any, Any]

@@ -134,7 +134,7 @@ def first_blocks(config: EngineConfig) -> chunking.FirstBlocks:
 
 
 def token2wav_addition(backend: str) -> Token2wavAddition | None:
-    """What may compute in our kernels' place: what is named, or with auto what is installed.
+    """The addition that may compute in our kernels' place: the named one, or with auto the installed one.
 
     Raises EngineError for one that is named and missing.
     """

@@ -53,7 +53,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def layout_of(config: EngineConfig) -> "Layout | None":
-    """What places the models on several devices, where that is asked for; None: all are on one."""
+    """A layout that places the models on several devices, where that is asked for; None: all are on one."""
     if config.llm_device is None:
         return None
     found: Layout = additions.load("disaggregated", "addition").ADDITION
@@ -87,7 +87,7 @@ def free_gpu_bytes(device: torch.device) -> int:
 
 
 def flow_dtypes(config: EngineConfig, device: Device) -> tuple[torch.dtype, torch.dtype]:
-    """Of what is computed, and of the keys and values that are kept."""
+    """Types of computed values, and of the keys and values that are kept."""
     if device.is_cuda:
         return DTYPES[config.precision], KV_DTYPES[config.kv_dtype]
     return torch.float32, torch.float32

@@ -20,7 +20,7 @@ from voicegate.engine.model.config import ModelConfig
 
 
 def llm_positions(config: EngineConfig, model: ModelConfig, num_prompt_tokens: int) -> int:
-    """Of a slot."""
+    """Positions of a slot."""
     return min(model.llm.max_positions, config.max_clause_tokens + num_prompt_tokens + TEXT_ROOM)
 
 

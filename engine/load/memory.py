@@ -1,4 +1,4 @@
-"""What a model takes of a GPU's memory, by part, before any of it is loaded. It must not touch a device."""
+"""Memory that a model takes of a GPU, by part, before any of it is loaded. It must not touch a device."""
 
 import math
 import os
@@ -25,27 +25,27 @@ from voicegate.engine.units import FRAME_RATE_HZ
 
 log = structlog.get_logger()
 
-# What the flow's blocks leave of the GPU's free memory: all three models' kernels, graphs and activations (none has run
+# Left by the flow's blocks of the GPU's free memory: all three models' kernels, graphs and activations (none has run
 # when the flow is loaded), a voice that is enrolled later. An H200's process had 0.9 GiB outside torch's allocator, the
 # CUDA context included, and 2 GiB reserved in it beyond what was in use.
 SPARE_GPU_BYTES: Final = 6 << 30
-# Of the vocoder's largest bucket (32 streams, 56 frames; Step-Audio2's: 16 rows, 112 frames), and of what each stream
-# carries from call to call, at 512 channels; other sizes are taken to be in proportion. Tests hold them to the first
-# family's buffers.
+# Bytes of the vocoder's largest bucket (32 streams, 56 frames; Step-Audio2's: 16 rows, 112 frames), and of each
+# stream's state from call to call, at 512 channels; other sizes are taken to be in proportion. Tests hold them to the
+# first family's buffers.
 _VOCODER_CHANNELS: Final = 512
 _VOCODER_BUFFER_BYTES: Final = 2006 << 20
 _VOCODER_STREAM_BYTES: Final = 300 << 10
 
-# What a process has taken of an H200 before the flow is loaded, beside the parts below: the CUDA context and what the
-# allocator rounds up. 1382 to 1384 blocks of 88 MiB were left there; tests hold the formula to that.
+# Taken by a process of an H200 before the flow is loaded, beside the parts below: the CUDA context and the allocator's
+# rounding. 1382 to 1384 blocks of 88 MiB were left there; tests hold the formula to that.
 PROCESS_BYTES: Final = 1200 << 20
 
-# Of the flow's blocks, that voices' prompts may take for short first blocks (ADR 0007). Higher -> more voices have
+# Share of the flow's blocks that voices' prompts may take for short first blocks (ADR 0007). Higher -> more voices have
 # them; lower -> more streams beside them.
 _LAYOUTS_SHARE: Final = 1 / 8
 
-# Of what is free for the flow's blocks. Higher -> more voices are heard at once after a pause; lower -> more streams
-# beside them, where many voices have been added.
+# Share of the free memory for the flow's blocks. Higher -> more voices are heard at once after a pause; lower -> more
+# streams beside them, where many voices have been added.
 _VOICES_SHARE: Final = 1 / 2
 _MEMINFO: Final = Path("/proc/meminfo")
 
@@ -54,7 +54,7 @@ GIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class GpuMemory:
-    """Of a resolved configuration."""
+    """Memory of a resolved configuration."""
 
     num_weights: int
     llm_weight_bytes: int
@@ -70,7 +70,7 @@ class GpuMemory:
 
     @property
     def block_s(self) -> float:
-        """Of context."""
+        """Seconds of context."""
         return self.block_frames / FRAME_RATE_HZ
 
     @property
@@ -123,7 +123,7 @@ def gpu_memory(config: EngineConfig, model: ModelConfig, room: VoiceRoom) -> Gpu
 
 
 def _backend_bytes(config: EngineConfig, model: ModelConfig) -> int:
-    """Of additions that are asked for by name."""
+    """Bytes of additions that are asked for by name."""
     if model.family != COSYVOICE3:
         return 0
     named = {config.vocoder_backend, config.flow_backend} - {"auto", KERNELS}
@@ -159,7 +159,7 @@ def fitting_room(config: EngineConfig, model: ModelConfig, room: VoiceRoom, gpu_
 
     `config` is resolved. `gpu_bytes`: free on the GPU of the flow; None: it is on the CPU.
     """
-    # Of a GPU the usual first block alone is counted: others are left out where voices are many.
+    # On a GPU the usual first block alone is counted: others are left out where voices are many.
     num_layouts = first_blocks(config).num_layouts if gpu_bytes is None else 1
     needs = family_of(model).needs(model, dtype=torch.float32, kv_dtype=torch.float32, num_layouts=num_layouts)
     if gpu_bytes is None:

@@ -1,4 +1,4 @@
-"""Who is told how an engine's start gets on. No torch: who starts engines elsewhere is told the same way."""
+"""Reports of an engine's start. No torch: starters of engines elsewhere are told alike."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ Report = Callable[[str], None]
 
 
 class Progress(Protocol):
-    """Who is told of a start. All calls come from one thread: the one that loads the engine."""
+    """Reports of a start. All calls come from one thread: the one that loads the engine."""
 
     def line(self, text: str) -> None:
         """A part is done, or there is something to know of it."""

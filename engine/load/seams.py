@@ -1,4 +1,4 @@
-"""What the core asks an addition for, by kind (engine/additions.py). The core's own family implements Family, too."""
+"""The core's questions to an addition, by kind (engine/additions.py). The core's own family implements Family, too."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ State = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Token2wavNeeds:
-    """What a family's flow and vocoder take, whatever they run on."""
+    """Memory that a family's flow and vocoder take, whatever they run on."""
 
     num_flow_weights: int
     num_vocoder_weights: int
@@ -46,7 +46,7 @@ class Token2wavNeeds:
 
     @property
     def bytes_per_second(self) -> int:
-        """Of context."""
+        """Seconds of context."""
         return self.block_bytes * FRAME_RATE_HZ // self.block_frames
 
 
@@ -88,7 +88,8 @@ class LlmAddition(Protocol):
     """Another way to run the speech LLM (`llm_backend`)."""
 
     def check(self, config: EngineConfig, model: ModelConfig, device: torch.device) -> str:
-        """What would run, in a few words, without importing it. Raises EngineError, ValueError with the remedy."""
+        """Names what would run, in a few words, without importing it. Raises EngineError, ValueError with the
+        remedy."""
 
     def load(self, config: EngineConfig, model: ModelConfig, device: Device, *, num_positions: int) -> LlmBackend:
         """`num_positions`: of a sequence, its prompt included. Raises as `check`."""
@@ -117,10 +118,10 @@ class Token2wavAddition(Protocol):
         """Before the flow's blocks take the memory that is left."""
 
     def gpu_bytes(self, config: EngineConfig, model: ModelConfig) -> int:
-        """What it takes of a GPU's memory where it is named."""
+        """Memory that it takes of a GPU where it is named."""
 
     def usable(self, part: str, config: EngineConfig, model: ModelConfig, device: torch.device) -> str:
-        """What would run, in a few words. Raises EngineError that says why it cannot be used."""
+        """Names what would run, in a few words. Raises EngineError that says why it cannot be used."""
 
 
 class Layout(Protocol):

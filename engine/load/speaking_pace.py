@@ -1,4 +1,4 @@
-"""What a voice takes for sentences: they are spoken by the speech LLM alone, and their tokens counted."""
+"""A voice's time for sentences: they are spoken by the speech LLM alone, and their tokens counted."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing

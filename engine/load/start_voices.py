@@ -34,15 +34,15 @@ from voicegate.engine.voices.voice import Voice
 log = structlog.get_logger()
 
 _WARM_UP_TEXT: Final = "Good morning."
-# That speak, all at once: as many as a CPU has slots. Of further ones it was seen that their prompts fit, and these are
-# rendered. Lower -> less of what a batch needs is exercised; higher -> a CPU with many voices starts late.
+# Speakers, all at once: as many as a CPU has slots. Prompts of further ones were seen to fit, and are rendered. Lower
+# -> less of a batch's needs is exercised; higher -> a CPU with many voices starts late.
 _MAX_SPEAKERS: Final = 8
 
 _Kept = TypeVar("_Kept")
 
 
 def default_of(config: EngineConfig, model: ModelConfig, names: Iterable[str]) -> str:
-    """Of voices with these names, at least one; see files.default_voice."""
+    """Default among voices with these names, at least one; see files.default_voice."""
     found = set(names)
     own = found & voice_names(config.model_dir / "voices")
     return default_voice(model, own, found) or ""
@@ -80,7 +80,7 @@ def warm_up(config: EngineConfig, stages: Stages, default: str) -> Mapping[str, 
 
 
 def without_silent(config: EngineConfig, all_stages: Sequence[Stages], faults: Mapping[str, str]) -> tuple[Stages, ...]:
-    """The same without these voices. Raises EngineError where the default voice is one."""
+    """Voices without these. Raises EngineError where the default voice is one."""
     if not faults:
         return tuple(all_stages)
     model = all_stages[0].model
@@ -112,7 +112,7 @@ def _without(
 
 
 def _speak(config: EngineConfig, stages: Stages, names: Sequence[str]) -> dict[str, str]:
-    """Who of these did not, and why. Raises EngineError."""
+    """Voices among these that did not speak, and why. Raises EngineError."""
     events: list[EngineEvent] = []
     core = EngineCore(config, stages, time.monotonic, events.extend)
     ids = {name: UtteranceId(f"warm-up {name}") for name in names}

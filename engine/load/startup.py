@@ -129,7 +129,7 @@ class ModelStart:
 
 
 def _set_up_once(device: torch.device) -> None:
-    """What threads would race for: Triton's driver, which is compiled at its first use.
+    """Sets up what threads would race for: Triton's driver, which is compiled at its first use.
 
     And the models are loaded on another stream than their lanes, which do not wait for it by themselves.
     """

@@ -45,7 +45,7 @@ class StopRule:
             raise ValueError("stop has neither max_tokens_per_text_token nor max_tokens: speech might never end")
 
     def max_length(self, num_text_tokens: int, *, num_spoken: int = 0) -> int:
-        """Of a sequence that has spoken so much already, not counted against the text."""
+        """Length of a sequence that has spoken so much already, not counted against the text."""
         ratio = self.max_tokens_per_text_token
         limits = (self.max_tokens, None if ratio is None else num_spoken + ratio * num_text_tokens)
         return min(limit for limit in limits if limit is not None)

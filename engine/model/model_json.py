@@ -29,8 +29,8 @@ from voicegate.engine.model.config import (
 )
 from voicegate.engine.model.upstream_kinds import remedy
 
-# Of `voicegate convert` (engine.checkpoint.directory): the name of a directory that is still being written ends so,
-# and what is finished in it is listed in this file.
+# Suffix of `voicegate convert` (engine.checkpoint.directory): the name of a directory that is still being written ends
+# so, and its finished parts are listed in this file.
 PARTIAL_SUFFIX: Final = ".partial"
 JOURNAL_FILE: Final = "conversion.json"
 

@@ -37,7 +37,7 @@ class MergedVocabulary:
 
 
 def qwen2_sizes(config: LlmConfig) -> dict[str, Any]:
-    """What Hugging Face's Qwen2Config calls the decoder's sizes."""
+    """The decoder's sizes by the names of Hugging Face's Qwen2Config."""
     return {
         "hidden_size": config.hidden_size,
         "intermediate_size": config.intermediate_size,

@@ -1,4 +1,4 @@
-"""What a directory holds that is no model directory, by the files that tell: upstream's own, or something near it."""
+"""Kinds of directories that are no model directory, by the files that tell: upstream's own, or something near it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ def family_of_source(directory: Path) -> str:
 
 
 def remedy(directory: Path) -> str | None:
-    """What to do where a model directory was expected and this was named; None: nothing is known of it."""
+    """Advice where a model directory was expected and this was named; None: nothing is known of it."""
     kind = next((kind for name, kind in _CONVERTIBLE.items() if (directory / name).is_file()), None)
     if kind is not None:
         return f"it holds {kind}: run `voicegate convert {directory} NEW_DIRECTORY`, and name that one"
@@ -34,7 +34,7 @@ def remedy(directory: Path) -> str | None:
 
 
 def remedy_of_source(directory: Path) -> str | None:
-    """The same where upstream's own files were expected."""
+    """Advice where upstream's own files were expected."""
     if (directory / "model.json").is_file() and (directory / "llm.safetensors").is_file():
         return f"it is a model directory already: voicegate serve --model-dir {directory}"
     return _other_kind(directory) or _nested(directory, *_CONFIGS)

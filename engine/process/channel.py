@@ -55,7 +55,7 @@ class Channel(asyncio.Protocol):
         self._waiting.append(frame(kind, number, body))
 
     def close(self) -> None:
-        """What was sent still leaves, if the other side reads."""
+        """Closes. Sent frames still leave, if the other side reads."""
         self._flush()
         if self._transport is not None:
             self._transport.close()

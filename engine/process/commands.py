@@ -91,7 +91,7 @@ class Commands:
         for utterance_id in self._numbers:
             last = self._reports.get(utterance_id, ListenerReport())
             is_playing = last.is_playing and not is_full
-            # What it had played was true when it was told.
+            # The played time was true when it was told.
             self._engine.note_listener(utterance_id, replace(last, played_ms=None, is_playing=is_playing))
 
     def carry_out(self, command: Command, number: int, body: bytes) -> None:

@@ -43,8 +43,9 @@ from voicegate.engine.requests import check_request
 
 log = structlog.get_logger()
 
-# Of what processes tell: each has room of its own, chooses its flow and its vocoder by its own measurement, and finds
-# the voices that are there when it starts, whose first may be the default. The front names the one that it began with.
+# Fields of a process that may differ: each has room of its own, chooses its flow and its vocoder by its own
+# measurement, and finds the voices that are there when it starts, whose first may be the default. The front names the
+# one that it began with.
 _MAY_DIFFER: Final = ("voices", "default_voice", "max_utterances", "flow", "vocoder")
 # For the processes to fail what they speak, and end. Higher -> the end waits longer for one that hangs.
 _CLOSE_S: Final = 10.0
@@ -174,7 +175,7 @@ class RoutingEngine:
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         placed = self._live.get(utterance_id)
-        # What waits for the process is bounded by what an utterance takes.
+        # Text that waits for the process is bounded by an utterance's limits.
         if placed is not None and text and placed.num_chars <= self._max_text_chars:
             placed.replica.push_text(placed, text)
 
@@ -253,7 +254,7 @@ class RoutingEngine:
         return [replica for keeper in self._keepers if (replica := keeper.serving) is not None]
 
     def _admit(self, info: EngineInfo) -> str | None:
-        """What of a process is not as of the first: its files may have been exchanged meanwhile."""
+        """Admits a process unless it differs from the first: its files may have been exchanged meanwhile."""
         first = self._first_info
         if first is None:
             self._first_info = info

@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 # Below the shortest time for which an engine may be said to hang (--engine-timeout-s, 1 s): see RoutingEngine.pulse.
 _LOOK_S: Final = 0.5
-# Of a process that loads: Python's lock may be held for long while weights come from a cold disk.
+# Patience with a process that loads: Python's lock may be held for long while weights come from a cold disk.
 _START_PATIENCE_S: Final = 300.0
 # From the end of a process's channel to its own; what takes longer is killed.
 _EXIT_S: Final = 10.0
@@ -32,7 +32,7 @@ _STDERR: Final = 2
 
 
 class EngineProcess(Protocol):
-    """What a front needs of `subprocess.Popen`; tests have others."""
+    """A front's view of `subprocess.Popen`; tests have others."""
 
     pid: int
 
@@ -94,7 +94,7 @@ class Keeper:
         self._process: EngineProcess | None = None  # it loads, or serves
         self._hangs = _Hangs(_START_PATIENCE_S)  # that process
         self._serves_since_s: float | None = None
-        # What those counted who were here before, and who is: in one, for whoever adds them up in another thread.
+        # Counts of earlier processes, and the present one: in one, for a reader in another thread that adds them up.
         self._counted: tuple[EngineStats, Replica | None] = (EngineStats(), None)
         self._num_lost = 0
         self._num_utterances_lost = 0
@@ -225,7 +225,7 @@ class Keeper:
 
     @property
     def stats(self) -> EngineStats:
-        """Of all processes that were here, and how it stands with the one that is. From any thread."""
+        """Counts of all processes that were here, and state of the present one. From any thread."""
         (before, replica), serving = self._counted, self.serving
         told = EngineStats() if replica is None else replica.state.stats
         stats = _sum(before, told)
@@ -235,7 +235,7 @@ class Keeper:
             "replica_utterances": 0 if serving is None else serving.num_placed,
             "replica_room": 0 if serving is None else serving.room,
         }
-        # What the process says of its own devices, where it has several, goes on as it is.
+        # A process's words on its own devices, where it has several, go on as they are.
         return dataclasses.replace(
             told, counters={**stats.counters, **lost}, gauges={**stats.gauges, **now}, batch_sizes=stats.batch_sizes
         )
@@ -250,7 +250,7 @@ class _Hangs:
         self._standstill = PulseWatch(patience_s + 2 * _LOOK_S, _LOOK_S)
 
     def look(self, replica: Replica, now_s: float) -> str | None:
-        """What is wrong with it; None: nothing yet."""
+        """Looks for faults of it; None: nothing yet."""
         is_silent = self._silence.look(replica.num_states, now_s)
         is_still = self._standstill.look(replica.state.pulse, now_s)
         return "it does not answer" if is_silent else "it gets nothing done" if is_still else None
@@ -267,7 +267,7 @@ async def _reaped(process: EngineProcess) -> int | None:
 
 
 def total(parts: Mapping[str, EngineStats]) -> EngineStats:
-    """Of several engines, by name, and of those that one of them consists of."""
+    """Total of several engines, by name, and of those that one of them consists of."""
     whole = EngineStats()
     engines, hangs = dict(parts), dict[str, bool]()
     for part in parts.values():

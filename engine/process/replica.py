@@ -48,15 +48,16 @@ log = structlog.get_logger()
 
 _Result = TypeVar("_Result")
 
-# Of a recording, sent at a time. Higher -> speech is late by more while a voice is added; lower -> that takes longer.
+# Bytes of a recording, sent at a time. Higher -> speech is late by more while a voice is added; lower -> that takes
+# longer.
 _PART_BYTES: Final = 64 * 1024
 
-# What a client is told; the log has the rest.
+# The client's message; the log has the rest.
 _LOST: Final = "the engine process that spoke this has ended; try again"
 
 
 class StartRefused(EngineError):
-    """What it was to load does not fit; to try again would not help."""
+    """Its model or settings do not fit; to try again would not help."""
 
 
 class ReplicaLost(EngineError):
@@ -114,7 +115,7 @@ class Replica:
 
     @property
     def room(self) -> int:
-        """What was told of it, less what has been sent since: newcomers, and those at rest that have come back."""
+        """Room as told by it, less utterances sent since: new requests, and those at rest that have come back."""
         if self._info is None or self.state.unready_reason:
             return 0
         num_seen, room = self._told_room

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Enrolled:
-    """What came since the first start, and may be made again of what it was made of."""
+    """A voice that came since the first start, and may be made again of its recording."""
 
     voice: NewVoice
     digests: set[str] = field(default_factory=set)  # of what processes made of it: the same, up to how sums are rounded
@@ -68,7 +68,7 @@ class VoiceTable:
 
 @dataclass(slots=True)
 class _Refusal:
-    """Of one voice by one process."""
+    """Refusal of one voice by one process."""
 
     enrolled: Enrolled
     backoff: Backoff = field(default_factory=Backoff)
@@ -84,7 +84,7 @@ class Follower:
         self.num_adding = 0
         self._table = table
         self._default_voice = info.default_voice
-        # What it has under a name: as it was enrolled, or None: as it was loaded, which may be another.
+        # Its voice under a name: as it was enrolled, or None: as it was loaded, which may be another.
         self._held: dict[str, Enrolled | None] = {voice.name: self._found(voice) for voice in info.voices}
         self._refusals: dict[str, _Refusal] = {}
         self._woken = asyncio.Event()
@@ -125,7 +125,7 @@ class Follower:
         return None
 
     def _lacking(self) -> list[tuple[str, Enrolled]]:
-        """What replaces something first: that needs room beside the old one, which others would take."""
+        """Missing voices, replacements first: these need room beside the old one, which others would take."""
         lacking = [
             (name, enrolled) for name, enrolled in self._table.enrolled.items() if self._held.get(name) is not enrolled
         ]
@@ -158,7 +158,7 @@ class Follower:
         return info
 
     async def _step(self) -> bool:
-        """What is unwanted goes first: it may be in the room of what comes. False: there is nothing to do now."""
+        """Unwanted voices go first: one may be in the room of a new one. False: there is nothing to do now."""
         if (name := self._unwanted()) is not None:
             await self._remove(name)
             return True
@@ -273,7 +273,7 @@ class SharedVoices:
             await self._move()
 
     async def _readiest(self, replicas: set[Replica]) -> Follower | None:
-        """Of these processes one that has all other voices, for which it may have the room; None: they are lost."""
+        """One of these processes that has all other voices, for which it may have the room; None: they are lost."""
         while there := [follower for replica, follower in self._followers.items() if replica in replicas]:
             in_step = [follower for follower in there if not follower.is_behind]
             if in_step:

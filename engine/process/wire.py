@@ -1,4 +1,4 @@
-"""What a front and its engine processes say to each other: frames over a pair of sockets. Pure.
+"""Messages between a front and its engine processes: frames over a pair of sockets. Pure.
 
 frame     length of the body (4 bytes), kind (1), number of an utterance, a dictionary or a question (4), body
 to        GREETING: whatever the process takes for one · SUBMIT: JSON of Submission · PUSH, FLUSH: UTF-8 · NOTE, CANCEL:
@@ -49,7 +49,7 @@ _MAX_BODY_BYTES: Final = 64 << 20
 
 
 class WireError(Exception):
-    """What came is no frame."""
+    """Received bytes are no frame."""
 
 
 class Command(IntEnum):
@@ -91,7 +91,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """Of an engine, told several times a second."""
+    """State of an engine, told several times a second."""
 
     pulse: int | None = None
     unready_reason: str | None = None

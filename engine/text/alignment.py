@@ -19,8 +19,8 @@ from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spoken_length import is_said_alone, letters_of_break, letters_of_sign, letters_of_words
 
-# What the pace of a voice's prompt weighs, in letters, beside that of the clauses spoken since.
-# Lower -> one hasty clause rushes the guess for the next; higher -> a prompt read slowly makes all words late.
+# Weight of the pace of a voice's prompt, in letters, beside that of the clauses spoken since. Lower -> one hasty clause
+# rushes the guess for the next; higher -> a prompt read slowly makes all words late.
 _PROMPT_LETTERS: Final = 40
 
 # A word lasts beyond what was certain of it only if it is expected to by so much: a number, an address. Lower -> all
@@ -33,7 +33,7 @@ _ASCII_LETTER: Final = re.compile(r"[A-Za-z0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """Of the clause that is heard, in milliseconds of its utterance's audio."""
+    """Sound of the clause that is heard, in milliseconds of its utterance's audio."""
 
     start_ms: int  # of the clause
     sent_ms: int  # so much has left
@@ -44,7 +44,7 @@ class Sound:
 
 
 class WordTimes:
-    """Of one utterance. What was told stands; what is told later makes good for it."""
+    """Word times of one utterance. Told times stand; later ones make good for them."""
 
     def __init__(self, ms_per_letter: float, pronunciation: Pronunciation | None = None) -> None:
         """`ms_per_letter`: the pace at which its voice is expected to speak, by what is said (spoken_length)."""
@@ -99,7 +99,7 @@ class WordTimes:
         return self.told[num_spoken - 1].char_end if num_spoken else 0
 
     def _begin_ms(self, sound: Sound, num_letters: int) -> int:
-        """Of the words to come: where the last one that was told ends, by what is known now.
+        """Begin of the words to come: where the last one that was told ends, by present knowledge.
 
         A word that is said with many ("1,234,567") lasts longer than what was certain when it was told. What is certain
         may be of words that are yet to be written: before the clause's length is known the pace alone decides.
@@ -135,7 +135,7 @@ class WordTimes:
         return max(left_ms, self._guessed_ms(num_letters, self._share_to_come))
 
     def _guessed_ms(self, num_letters: int, share: int) -> int:
-        """That a clause which is said with so many letters has for words that count for so much of it, by the pace."""
+        """Guessed time of words that count for so much of a clause which is said with so many letters, by the pace."""
         clause_ms = num_letters * self._spoken_ms / self._spoken_letters
         return round(clause_ms * share / (self._share_told + self._share_to_come))
 

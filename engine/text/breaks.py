@@ -10,16 +10,16 @@ from typing import Final, NamedTuple
 from voicegate.engine.text.patterns import any_of
 
 MAX_PAUSE_MS: Final = 3_000
-# Of breaks side by side together: who wants more than 3 s writes several.
+# Length of breaks side by side together: a writer that wants more than 3 s writes several.
 MAX_PAUSES_MS: Final = 10_000
 
 _NAME: Final = "<break"
-# What is open for longer was none.
+# A tag that is open for longer was none.
 _MAX_TAG_CHARS: Final = 80
 _TAG: Final = re.compile(rf"{_NAME}[\s/][^<>\n]{{0,{_MAX_TAG_CHARS}}}>", re.IGNORECASE)
 _OPEN_TAG: Final = re.compile(rf"{_NAME}(?:[\s/][^<>\n]{{0,{_MAX_TAG_CHARS}}})?\Z", re.IGNORECASE)
 _TIME: Final = re.compile(r"\stime\s*=\s*[\"']?(\d{0,6}(?:\.\d{1,6})?)\s*(ms|s)[\"'\s/>]", re.IGNORECASE)
-# Of a vendor's tags without a time: what it says of them is "short" and "long".
+# Pauses of a vendor's tags without a time: it calls them "short" and "long".
 _NAMED_PAUSES_MS: Final = {"[short pause]": 250, "[pause]": 500, "[long pause]": 1_000}
 _OPENING: Final = re.compile(r"[<\[]")
 _SECONDS: Final = re.compile(r"<#(\d{1,2}(?:\.\d{1,3})?)#>")
@@ -63,13 +63,13 @@ class BreakSplitter:
         return [*parts, *_text(text[start:])]
 
     def flush(self) -> list[Part]:
-        """What is held, as it stands."""
+        """The held text, as it stands."""
         held, self._held = self._held, ""
         return _text(held)
 
 
 def pause_ms(tag: str) -> int:
-    """Of a whole tag; 0: it names no time."""
+    """Pause of a whole tag; 0: it names no time."""
     if seconds := _SECONDS.fullmatch(tag):
         return min(round(float(seconds[1]) * 1000), MAX_PAUSE_MS)
     if named := _NAMED_PAUSES_MS.get(tag.lower()):

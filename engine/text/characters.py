@@ -17,7 +17,7 @@ WIDE_LIST_MARK: Final = "、"
 LONG_DASHES: Final = "—―⸺"
 
 QUOTES_AND_BRACKETS: Final = frozenset("\"'”’»)]}）］」』】》〉〕")
-# What may stand between a wide sentence end and the end of its span.
+# Characters that may stand between a wide sentence end and the end of its span.
 WIDE_TRAILERS: Final = QUOTES_AND_BRACKETS | frozenset(WIDE_SENTENCE_ENDS + "?!.…*_")
 
 # Ends a run of ordinary characters: whitespace, or a character that is looked at by itself.
@@ -53,7 +53,7 @@ def grapheme_start(text: str, index: int) -> int:
 
 
 def inner_cut(text: str, index: int) -> int:
-    """The same of a word: nor within a number, nor from its sign, which some language reads nowhere else."""
+    """Likewise for a word: nor within a number, nor from its sign, which some language reads nowhere else."""
     index = grapheme_start(text, index)
     before = text[index - 1 : index]
     if not before.isdigit():

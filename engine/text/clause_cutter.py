@@ -21,7 +21,7 @@ from voicegate.engine.text.spoken_length import written_letters
 from voicegate.engine.text.word_endings import Ending, word_ending
 from voicegate.engine.text.word_rules import ENGLISH, WordRules
 
-# Of text that has blanks only between phrases (Thai), in letters a word.
+# Letters a word in text that has blanks only between phrases (Thai).
 _PHRASE_WORD_CHARS: Final = 5
 
 _LINE_MARKER: Final = re.compile(
@@ -34,7 +34,7 @@ _PLAIN_WORDS: Final = re.compile(r"(?:[a-z]+ )+")
 
 
 class _Line(Enum):
-    """What the present line has held so far."""
+    """The present line so far."""
 
     BLANK = "blank"
     TEXT = "text"

@@ -11,7 +11,7 @@ _NAMES_WITHOUT_CLDR: Final = {"BTC": "Bitcoin"}
 
 
 def unit_names(language: str, unit_id: str) -> tuple[str, str]:
-    """Of one, and of many: "length-kilometer" -> kilometer, kilometers. Raises UnknownUnitError."""
+    """Names of one, and of many: "length-kilometer" -> kilometer, kilometers. Raises UnknownUnitError."""
     return (
         format_unit(1, unit_id, "long", locale=language).replace("1", "", 1).strip(),
         format_unit(2, unit_id, "long", locale=language).replace("2", "", 1).strip(),

@@ -1,4 +1,4 @@
-"""What is read of a text that stands behind another: as the two are read together, without what was said. Pure.
+"""Reading of a text that stands after another: as the two are read together, without the earlier part. Pure.
 
 A clause is cut at a colon, and a flush, a stall or a model that takes words one by one cuts anywhere: "your code is |
 482913", "Austin, TX | 78701", "4111 1111 | 1111 1111". What a number is, is known from before.
@@ -9,11 +9,11 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
-# Of what was said before, that is read again. Lower -> a name far before its number is forgotten; higher -> reading
-# takes longer, twice for each character.
+# Characters of the earlier text that are read again. Lower -> a name far before its number is forgotten; higher ->
+# reading takes longer, twice for each character.
 MAX_BEFORE_CHARS: Final = 56
 
-# What stands before a text decides nothing of it behind so many plain words.
+# Text before decides nothing of a text after so many plain words.
 _PLAIN_START: Final = re.compile(r"\s*(?:[a-z]+[,.;:]?\s+){5}")
 # A digit or a sign near its beginning, or capitals there: King Louis | XIV, on | N Main.
 _MAY_DEPEND: Final = re.compile(r"[^\sA-Za-z.,;:!?'’]")
@@ -29,7 +29,7 @@ _DIGIT_WORD: Final = re.compile(
 
 
 def end_of(said: str) -> str:
-    """What is kept of it; nothing where its characters stand for whole phrases."""
+    """The part of it that is kept; nothing where its characters stand for whole phrases."""
     end = said[-MAX_BEFORE_CHARS:]
     is_short = end.isascii() or len(unicodedata.normalize("NFKC", end)) <= 2 * MAX_BEFORE_CHARS
     return end if is_short else ""
@@ -55,7 +55,7 @@ def read_behind(before: str, text: str, read: Callable[[str], str]) -> str | Non
 
 
 def _rest_of_digits(before: str, text: str, said: str, both: str) -> str | None:
-    """Of a number that was torn, and is read digit by digit as a whole: 48 | 21 behind "Your PIN is"."""
+    """Rest of a number that was torn, and is read digit by digit as a whole: 48 | 21 after "Your PIN is"."""
     head = _ENDS_IN_NUMBER.search(before)
     if head is None or _STARTS_AS_NUMBER.match(text) is None:
         return None

@@ -50,7 +50,7 @@ class FenceSplitter:
         return joined(pieces)
 
     def flush(self) -> list[Piece]:
-        """What is held, as it stands: three marks open a fence though their line is not over."""
+        """The held text, as it stands: three marks open a fence though their line is not over."""
         if not self._held:
             return []
         if not self._fence and (opening := _OPENING.match(self._held)):

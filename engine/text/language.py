@@ -17,8 +17,8 @@ from voicegate.engine.text.web import read_addresses, replace_addresses
 # Chinese full of English terms is read as English; higher -> numbers of an English sentence with a Chinese name in it
 # are read in Chinese.
 LATIN_WORDS_PER_HAN: Final = 3
-# The same of Latin words of prose, for each word of Cyrillic, Hangul, kana, ... Lower -> Russian with an English name
-# in it is read as English; higher -> an English sentence with a Russian name in it keeps its digits.
+# Words of Latin prose for each word of Cyrillic, Hangul, kana, ... Lower -> Russian with an English name in it is read
+# as English; higher -> an English sentence with a Russian name in it keeps its digits.
 PROSE_WORDS_PER_FOREIGN: Final = 2
 
 _KANA: Final = re.compile("[\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fd-\u30ff\uff66-\uff9d]")
@@ -76,7 +76,7 @@ def detect_language(text: str, hint: str) -> str:
 
 
 def recorded_language(transcript: str, languages: Sequence[str]) -> str | None:
-    """That of `languages` in which a recording speaks, by its transcript; None: it tells none of them.
+    """The one of `languages` in which a recording speaks, by its transcript; None: it tells none of them.
 
     Where the script leaves it open, the one of which the transcript has most common words; the first of equals.
     """
@@ -126,5 +126,5 @@ def _is_quotation(text: str) -> bool:
 
 
 def _is_quoted(foreign: re.Pattern[str], text: str) -> bool:
-    """The same of words of a script with blanks, whose reader leaves Latin words and numbers as they are."""
+    """Likewise for words of a script with blanks, whose reader leaves Latin words and numbers as they are."""
     return len(_PROSE_WORD.findall(text)) >= PROSE_WORDS_PER_FOREIGN * len(foreign.findall(text))

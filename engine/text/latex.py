@@ -114,7 +114,7 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 def _scripts(text: str) -> str:
-    """Of a formula only: "snake_case" has no index."""
+    """Scripts of a formula only: "snake_case" has no index."""
     text = _INDEX.sub(lambda match: f" {match[1] or match[2]}", _powers(text))
     return text.replace("{", " ").replace("}", " ")
 

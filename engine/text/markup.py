@@ -34,7 +34,7 @@ _PLACEHOLDER: Final = re.compile(
     re.IGNORECASE,
 )
 _TAG_IN_CODE: Final = re.compile(r"`</?([A-Za-z][\w-]{0,40})[^`<>\n]{0,100}>`")
-# What is left of a tag that the segmenter cut: its start at the end, and attributes.
+# Rest of a tag that the segmenter cut: its start at the end, and attributes.
 _TORN_TAG: Final = re.compile(
     r"</?(?:a|img|div|span|p|font|table|t[dhr]|video|audio|iframe|details)[ \t]*\Z", re.IGNORECASE
 )

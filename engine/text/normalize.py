@@ -64,7 +64,7 @@ def speakable(
     is_language_decided: bool = False,
     before: str = "",
 ) -> str:
-    """What the LLM is to say of `text`; "" if nothing. Never raises; changes nothing in what it has returned.
+    """The LLM's text for `text`; "" if nothing. Never raises; changes nothing in text that it has returned.
 
     `language` is what the script leaves open (`language.detect_language`), as "en" or "en-GB": the region decides
     whether 5/1/2024 is in May (no region: it is). A language without a reader keeps its digits.
@@ -123,7 +123,7 @@ class SpanReader:
         self._is_spelling = False  # in a tag that was opened before
 
     def note_said(self, span: TextSpan) -> None:
-        """What is read from here on stands behind it."""
+        """Notes that all text from here on stands after it."""
         if span.is_code:
             return
         self._said = end_of(self._said + self._pronunciation.said(span.text))
@@ -131,7 +131,7 @@ class SpanReader:
         self._is_spelling = is_spelling_behind(span.text, was_spelling=self._is_spelling)
 
     def read(self, span: TextSpan, *, is_growing: bool = False) -> str:
-        """What is to be said of a span of the segmenter; "" for fenced code and thoughts.
+        """Words of a span of the segmenter; "" for fenced code and thoughts.
 
         `is_growing`: more of it may come, or came when its beginning may have been said. A few Latin words decide
         nothing then: iPhone 15 Pro | 的价格.
@@ -159,7 +159,7 @@ class SpanReader:
         return speakable(text, self._latest, tags=self._tags, is_language_decided=is_open, before=self._said)
 
     def _read_decided(self, text: str) -> str:
-        """What was said before is read over and over, behind what grows."""
+        """Earlier text is read over and over, before growing text."""
         if text == self._before[0] and self._before[1] == self._latest:
             return self._before[2]
         words = speakable(text, self._latest, tags=self._tags, is_language_decided=True)

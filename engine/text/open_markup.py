@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-# What is open for longer was none: "a < b", a lone backtick. Lower -> long links are torn at a stall; higher -> after
-# such a sign more is held back.
+# A sign that is open for longer was none: "a < b", a lone backtick. Lower -> long links are torn at a stall; higher ->
+# after such a sign more is held back.
 MAX_OPEN_CHARS: Final = 160
 
 _OPENING: Final = re.compile(r"[`\[]|<[A-Za-z/|!]|\$\$|\$(?=\\|[a-z](?![A-Za-z]))|\\[(\[]")

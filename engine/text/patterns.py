@@ -1,4 +1,4 @@
-"""What the readers of numbers are written in: patterns with their readings, tried in order. Pure."""
+"""Patterns of the readers of numbers, with their readings, tried in order. Pure."""
 
 import re
 from collections.abc import Callable, Iterable

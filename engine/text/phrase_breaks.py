@@ -16,7 +16,7 @@ _WIDE: Final = {".": "。", ",": "，", "": ""}
 
 
 class PhraseBreaks:
-    """Of one utterance."""
+    """Phrase breaks of one utterance."""
 
     def __init__(self) -> None:
         self._mark = ""  # before the next words

@@ -101,7 +101,7 @@ def _is_of_word(char: str) -> bool:
 
 
 def _apart(place: _Place, text: str) -> str:
-    """What is said there, with blanks where it would run into a word: of an entry like ".NET"."""
+    """Words of an entry like ".NET", with blanks where it would run into another word."""
     said = place.said
     if place.start and _is_joined(text[place.start - 1], said[0]):
         said = f" {said}"

@@ -93,7 +93,7 @@ class TextSpan:
     pause_ms: int = 0  # that such a tag makes
 
     def split(self, length: int) -> "tuple[TextSpan, TextSpan]":
-        """Of text that is said: behind so many characters."""
+        """Splits text that is said, after so many characters."""
         middle = self.char_start + length
         return TextSpan(self.text[:length], self.char_start, middle), TextSpan(
             self.text[length:], middle, self.char_end
@@ -140,17 +140,17 @@ class Segmenter:
 
     @property
     def pending_text(self) -> str:
-        """Of `pending`, what is known to be text."""
+        """The part of `pending` that is known to be text."""
         return "" if self._is_code else self._pending
 
     @property
     def pending_start(self) -> int:
-        """Of `pending`, in all text pushed."""
+        """Start of `pending`, in all text pushed."""
         return self._offset
 
     @property
     def num_kept(self) -> int:
-        """Of `pending_text`."""
+        """Kept characters of `pending_text`."""
         return self._num_kept
 
     def keep(self, num_chars: int) -> None:
@@ -176,7 +176,7 @@ class Segmenter:
         return spans + self._release_all()
 
     def flush_stalled(self) -> list[TextSpan]:
-        """What of the pending text can be said now, as one span, though more may follow: at most one.
+        """The pending text that can be said now, as one span, though more may follow: at most one.
 
         Up to the last blank, or the last mark, at which all before it is whole: a number, an abbreviation, an address,
         a link, a formula or a tag that may go on waits, and so does the last word until a blank or a mark ends it.
@@ -207,7 +207,7 @@ class Segmenter:
             self._offset = end
 
     def _add(self, piece: Piece, spans: list[TextSpan]) -> None:
-        """What is pending ends where code begins or ends."""
+        """Pending text ends where code begins or ends."""
         if piece.is_code is not self._is_code:
             spans += self._release_all()
             self._is_code = piece.is_code

@@ -11,7 +11,7 @@ _SPACED: Final = re.compile(
     rf"(?P<low_sign>{_MONEY}?)(?<![A-Za-z0-9_.,])(?P<low>{_NUMBER})(?P<unit>%|[kKM]\b)?"
     rf" (?P<dash>[-–]) (?={_MONEY}?(?P<high>{_NUMBER}))"
 )
-# What makes a difference of it: x = 9 + 5 - 7, what is 5 - 7?
+# Words before that make a difference of it: x = 9 + 5 - 7, what is 5 - 7?
 _OPERATOR_BEFORE: Final = re.compile(
     r"(?:[-–+*/×÷=^<>] ?|\b(?:[Ww]hat is|[Ww]hat's|[Cc]alculate|[Cc]ompute|[Ee]valuate|[Ss]olve|[Ss]ubtract|equals) )\Z"
 )
@@ -31,7 +31,7 @@ def with_tight_ranges(text: str) -> str:
 
 
 def with_long_dashes_of_ranges(text: str) -> str:
-    """Of Chinese, its characters folded: 9:00—21:00 -> 9:00~21:00."""
+    """Chinese, its characters folded: 9:00—21:00 -> 9:00~21:00."""
     return _LONG_DASH.sub("~", text) if PAUSE in text else text
 
 

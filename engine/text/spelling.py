@@ -1,4 +1,4 @@
-"""What is spelled, `<spell>AB-12</spell>` -> its letters, digits and signs by their names, one by one. Pure."""
+"""Spelling: `<spell>AB-12</spell>` -> its letters, digits and signs by their names, one by one. Pure."""
 
 from typing import Final
 

@@ -11,7 +11,7 @@ from typing import Final
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.cleanup import SIGNS
 
-# Of a wide character: both take about 0.2 s to say. Lower -> spans of wide text last longer.
+# Letters of a wide character: both take about 0.2 s to say. Lower -> spans of wide text last longer.
 WIDE_LETTERS: Final = 3
 # A syllable of Korean, which is written with blanks, is no wide character.
 _HANGUL_LETTERS: Final = 3
@@ -45,7 +45,7 @@ _WORDS_OF_ONE_LETTER: Final = frozenset("AIai")
 
 @lru_cache(maxsize=4096)
 def written_letters(char: str) -> int:
-    """What one written character is likely to be said with; at least 1."""
+    """Letters that one written character is likely to be said with; at least 1."""
     if is_wide(char):
         return WIDE_LETTERS
     if char.isdigit():
@@ -61,12 +61,12 @@ def written_letters(char: str) -> int:
 
 
 def letters_of_words(text: str) -> int:
-    """What the words of written text are likely to be said with; 0 where it has none."""
+    """Letters that the words of written text are likely to be said with; 0 where it has none."""
     return sum(written_letters(char) for char in text if char.isalnum())
 
 
 def letters_of_sign(word: str) -> int:
-    """What a sign that stands alone is likely to be said with; 0: it has no name."""
+    """Letters that a sign that stands alone is likely to be said with; 0: it has no name."""
     if word not in _NAMED_SIGNS:
         return 0
     return _SHORT_SIGN_LETTERS if word in _SHORT_SIGNS else _SIGN_LETTERS
@@ -83,12 +83,12 @@ def is_said_alone(text: str, start: int, end: int) -> bool:
 
 
 def letters_of_break(word: str) -> int:
-    """What the pause behind a written word is worth."""
+    """Letters that the pause after a written word is worth."""
     return _MARK_LETTERS if word[-1:] and word[-1] in _MARKS else 0
 
 
 def spoken_letters(words: str) -> int:
-    """Of what the normaliser returned."""
+    """Letters of the normaliser's text."""
     return sum(_letters(match[0]) for match in _WORD_OR_MARK.finditer(words))
 
 

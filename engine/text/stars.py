@@ -7,12 +7,13 @@ import re
 from typing import Final
 
 _OPERAND_BEHIND: Final = r"(?=[\w(√]|[$€£¥]\d)"
-# Of a number, a bracket or a single letter: "2 * x". Between words it may be a bullet whose line break got lost.
+# A star after a number, a bracket or a single letter: "2 * x". Between words it may be a bullet whose line break got
+# lost.
 _PRODUCT: Final = re.compile(
     rf"(?:(?<=[\d)²³%])|(?<=\b[A-Za-z])) \* {_OPERAND_BEHIND}|(?<=[\w)]) \* (?=[\d(√]|[$€£¥]\d|[A-Za-z]\b)"
     r"|(?<=[\d)])\*(?=\()"
 )
-# Of an equation, between any words. One does not go on behind a mark.
+# Part of an equation, between any words. One does not go on after a mark.
 _PART: Final = re.compile(r"[^,;，；。]+")
 _EQUATION: Final = re.compile(r"(?<![=!<>])=(?![=>])")
 _PRODUCT_OF_WORDS: Final = re.compile(rf"(?<=[\w)]) \* {_OPERAND_BEHIND}")

@@ -75,7 +75,7 @@ def without_tags(text: str, kept: Set[str]) -> str:
 
 
 def spelling_of(tag: str) -> str | None:
-    """What is to be spelled, of `<spell>AB12</spell>`; None of other tags."""
+    """Text to be spelled, of `<spell>AB12</spell>`; None of other tags."""
     parts = _SPELL_PARTS.fullmatch(tag)
     return None if parts is None else parts[1]
 

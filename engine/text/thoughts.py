@@ -66,7 +66,7 @@ class ThoughtSplitter:
         return pieces
 
     def flush(self) -> list[Piece]:
-        """What is held, as it stands."""
+        """The held text, as it stands."""
         held, self._held = self._held, ""
         self._last = held[-1:] or self._last
         return [Piece(held, is_code=self.is_open)] if held else []
@@ -82,7 +82,7 @@ class ThoughtSplitter:
         return end
 
     def _outside(self, text: str, pieces: list[Piece]) -> int:
-        """The same up to the first thought, its opening tag included."""
+        """Text up to the first thought, its opening tag included."""
         opening = next((each for each in _OPENING.finditer(text) if not self._is_quoted(text, each.start())), None)
         end = opening.start() if opening else _open_tag_start(text, _CLOSING)
         if end:

@@ -89,7 +89,7 @@ class TextTokenizer:
         return tuple(ids)
 
     def encode_spoken(self, text: str) -> tuple[int, ...]:
-        """What `normalize.speakable` returned for `tags`: a client's text in which expressive tags are meant."""
+        """Text that `normalize.speakable` returned for `tags`: a client's text in which expressive tags are meant."""
         ids: list[int] = []
         for index, piece in enumerate(split_tags(text)):
             tokens = tokens_of(piece) if index % 2 else []

@@ -29,7 +29,7 @@ class UnsaidSplitter:
         return pieces
 
     def flush(self) -> list[Piece]:
-        """What is held, as it stands."""
+        """The held text, as it stands."""
         pieces = [] if self._thoughts.is_open else self._fences.flush()
         for piece in self._thoughts.flush():
             pieces += [piece] if piece.is_code else [*self._fences.push(piece.text), *self._fences.flush()]

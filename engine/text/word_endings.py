@@ -1,4 +1,4 @@
-"""What the end of a written word says about its sentence; sometimes only the next word tells. Pure."""
+"""A written word's end, and its sentence's: sometimes only the next word tells. Pure."""
 
 from enum import Enum
 from typing import Final
@@ -35,13 +35,13 @@ class Ending(Enum):
                 return self is Ending.SENTENCE
 
     def is_clause_before(self, char: str) -> bool:
-        """The same of a clause, where the sentence has not ended."""
+        """Likewise for a clause, where the sentence has not ended."""
         is_amount = char.isdigit() or char in _AMOUNT_SIGNS
         return self is Ending.UNLESS_LOWER or (self is Ending.CLAUSE_UNLESS_DIGIT and not is_amount)
 
 
 def word_ending(word: str, rules: WordRules = ENGLISH) -> Ending:
-    """Of a word that is followed by whitespace or the like."""
+    """Ending of a word that is followed by whitespace or the like."""
     stem, tail = split_tail(word)
     if tail == "!=" and not stem:
         return Ending.NONE

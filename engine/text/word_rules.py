@@ -1,4 +1,4 @@
-"""What a language has to say about where its words and sentences end. Pure.
+"""A language's rules for the ends of its words and sentences. Pure.
 
 The cutters look at words alone: which are abbreviations, which open sentences, and which are read with a number.
 """
@@ -17,7 +17,7 @@ from voicegate.engine.text.languages.definition import known_languages
 from voicegate.engine.text.languages.sentences import Sentences, sentences_of
 
 _CYRILLIC: Final = re.compile("[\u0400-\u052f]")
-# Of scripts whose languages have forms of a number by the word behind it.
+# Scripts whose languages have forms of a number by the word after it.
 _CYRILLIC_OR_HANGUL: Final = re.compile("[\u0400-\u052f\uac00-\ud7a3]")
 _ANY_LETTER: Final = re.compile(r"[^\W\d_]")
 _NUMERAL: Final = re.compile("[IVX]+")

@@ -1,4 +1,4 @@
-"""What an engine's thread drives: one core, or several behind one LLM. See EngineCore for the promises."""
+"""Work for an engine's thread: one core, or several with one LLM. See EngineCore for the promises."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -46,7 +46,7 @@ class DrivenCore(Protocol):
 
     @property
     def num_fetched(self) -> int:
-        """What was fetched of that so far."""
+        """Number fetched of that so far."""
 
     @property
     def num_submitted(self) -> int: ...

@@ -56,7 +56,7 @@ class Inbox:
     # --- from any thread --------------------------------------------------------------------------------------
 
     def put(self, command: Command) -> None:
-        """Of no utterance: behind all that has come before."""
+        """Puts a command of no utterance: after all that has come before."""
         with self._lock:
             self._envelopes.append(_Envelope(None, [command]))
         self._bell.ring()
@@ -112,7 +112,7 @@ class Inbox:
         return None
 
     def wake(self) -> None:
-        """Whoever waits in `take` looks at something else."""
+        """Wakes a waiting `take`, which looks at something else."""
         self._bell.ring()
 
     @property

@@ -23,9 +23,9 @@ _UNKNOWN_LENGTH = 2**63 - 1  # libsndfile's SF_COUNT_MAX
 _FORMATS = ("WAV", "WAVEX", "FLAC", "OGG", "MP3")
 # By how its file begins: of either byte order.
 _RIFF_CHUNKS = {b"RIFF": struct.Struct("<4sI"), b"RIFX": struct.Struct(">4sI")}
-# What a WAV's header may say of sound whose length its writer did not know: 0, or about as much as it can say.
+# A WAV's header may say this of sound whose length its writer did not know: 0, or about as much as it can say.
 _UNKNOWN_BYTES = 0x7FFF0000
-# Of the end, which writers round and pad, but for FLAC's.
+# Missing bytes at the end, which writers round and pad, but for FLAC's.
 _LACKING_BYTES = 1024
 _LACKING_SECONDS = 0.1
 # A page of Ogg begins with these, has its flags behind a version, and behind its head a table of sizes (RFC 3533).

@@ -43,7 +43,7 @@ _CLIP_LEVEL, _MAX_CLIPPED_SHARE = 0.999, 0.005
 # Readers say 8 to 20 letters a second, 4 to 6 Chinese characters: beyond these it is another recording's transcript.
 # One that is far too short makes a voice that says nothing: the LLM takes the text for said already.
 _MIN_LETTERS_PER_SECOND, _MAX_LETTERS_PER_SECOND = 1, 40
-# Of the LLM's 512 positions for text, a transcript of 30 s must leave most to the text.
+# Within the LLM's 512 positions for text, a transcript of 30 s must leave most to the text.
 MAX_TRANSCRIPT_CHARS = 600
 _MAX_DESCRIPTION_CHARS = 200
 

@@ -25,7 +25,7 @@ from voicegate.engine.voices.voice import Voice, VoiceError, save_voice
 
 log = structlog.get_logger()
 
-# What a file says that was not made from the pair beside it, and stays all the same: somebody has put it there since.
+# Mark of a file that was not made from the pair beside it, and stays all the same: it was put there since.
 _ENROLLED: Final = "enrolled"
 _MAX_TEXT_BYTES = 64 * 1024  # what a transcript may be long is told when it is read
 
@@ -118,7 +118,7 @@ def _is_made(path: Path, made_from: str, pair: _Pair) -> bool:
 
 
 def made_from_beside(path: Path) -> str | None:
-    """What a voice file has to say that somebody writes to `path` by hand, so that the next start takes it.
+    """Header of a voice file that is written to `path` by hand, so that the next start takes it.
 
     In the place of one that was made from a pair it stays until that pair changes; beside a pair without, until it is
     removed.

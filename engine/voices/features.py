@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 from voicegate.engine import units
 
-# What the speech tokenizer and the speaker encoder hear; the flow's mel is at units.SAMPLE_RATE_HZ.
+# Rate of the speech tokenizer and the speaker encoder; the flow's mel is at units.SAMPLE_RATE_HZ.
 ANALYSIS_RATE_HZ = 16_000
 MEL_TOP_HZ = units.SAMPLE_RATE_HZ / 2  # of CosyVoice3's mel
 

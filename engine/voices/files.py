@@ -1,4 +1,4 @@
-"""What lies in a directory of voices, by name, and who speaks where nobody is named. No torch."""
+"""A directory of voices, by name, and the default voice. No torch."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ def ignored_files(directory: Path, *, is_models_own: bool) -> list[str]:
 
 
 def voice_names(directory: Path) -> set[str]:
-    """Of all voices that a start finds there, or makes."""
+    """Names of all voices that a start finds there, or makes."""
     pairs = (name for name, paths in recordings(directory) if any(text_beside(path) for path in paths))
     return {*voice_files(directory), *pairs}
 

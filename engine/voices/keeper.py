@@ -31,7 +31,7 @@ class VoiceKeeper:
         return voice
 
     def close(self) -> None:
-        """What is being made is given up."""
+        """Closes. Voices that are being made are given up."""
         self._maker.close()
 
     def save(self, voice: Voice) -> str:
@@ -69,7 +69,8 @@ class VoiceKeeper:
 
 
 def _tuned_pace(path: Path, voice: Voice) -> VoicePace | None:
-    """Of the file that is there, where the LLM hears from it what it hears from this voice: a pace is the LLM's."""
+    """Pace of the file that is there, where the LLM hears from it what it hears from this voice: a pace is the
+    LLM's."""
     try:
         texts, tensors = load_metadata(path), load_state_dict(path)
         pace = pace_in(texts)

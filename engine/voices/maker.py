@@ -38,7 +38,7 @@ class VoiceMaker(Protocol):
         """Ended when it is cancelled. Raises VoiceRefused, Unsupported, EngineError."""
 
     def close(self) -> None:
-        """What is being made is given up: it raises EngineError."""
+        """Closes. Voices that are being made are given up: they raise EngineError."""
 
 
 class ProcessMaker:

@@ -13,13 +13,14 @@ import msgspec
 
 from voicegate.engine.voices.maker_wire import Task, read_message, write_message
 
-# Of 19. Lower -> it takes more from speech where cores are short; higher -> a voice takes longer to be made there.
+# Niceness, up to 19. Lower -> it takes more from speech where cores are short; higher -> a voice takes longer to be
+# made there.
 _NICENESS: Final = 5
 
 
 def main() -> None:
     os.nice(_NICENESS)
-    # What libraries print goes to standard error: it is no answer.
+    # Output of libraries goes to standard error: it is no answer.
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)
         task = read_message(sys.stdin.buffer)

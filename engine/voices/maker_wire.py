@@ -1,4 +1,4 @@
-"""What a maker process is asked and what it answers: one message each way, msgpack behind its length. No torch."""
+"""Messages of a maker process: one each way, msgpack after its length. No torch."""
 
 import struct
 from typing import BinaryIO, Final

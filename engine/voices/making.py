@@ -24,7 +24,7 @@ def make_voice(model_dir: Path, model: ModelConfig, new: NewVoice) -> Voice:
 
 
 def answer_to(task: Task) -> Answer:
-    """What is wrong with the recording or the model's files is an answer, too."""
+    """Faults of the recording or the model's files are an answer, too."""
     torch.set_num_threads(task.num_threads)
     model_dir = Path(task.model_dir)
     try:

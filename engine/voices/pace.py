@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 _TOKENS_PER_LETTER: Final = "tokens_per_letter"
 _GROWING_SHARE: Final = "growing_share"
-# What can be: 8 ms a letter to 0.8 s. A share above 1 would say that speech may outrun its text.
+# Possible paces: 8 ms a letter to 0.8 s. A share above 1 would say that speech may outrun its text.
 _PACES: Final = (0.2, 20.0)
 _SHARES: Final = (0.3, 1.0)
 
@@ -49,7 +49,7 @@ class VoicePace:
 
 
 def pace_in(texts: Mapping[str, str]) -> VoicePace | None:
-    """Of a voice's header; None: it was not tuned. Raises ValueError."""
+    """Pace of a voice's header; None: it was not tuned. Raises ValueError."""
     values = [texts.get(name) for name in (_TOKENS_PER_LETTER, _GROWING_SHARE)]
     if values == [None, None]:
         return None

@@ -51,7 +51,8 @@ def _tell_ignored(model_dir: Path, voices_dir: Path | None) -> None:
 def find_voices(
     model_dir: Path, model: ModelConfig, voices_dir: Path | None
 ) -> Iterator[Found | EngineError | ValueError]:
-    """What a start speaks with, the model's own first, and everything that would end it. Nothing is made or written."""
+    """Voices that a start speaks with, the model's own first, and everything that would end it. Nothing is made or
+    written."""
     own_dir = model_dir / "voices"
     directories = [own_dir]
     if voices_dir is not None and voices_dir.is_dir():

@@ -22,7 +22,7 @@ from voicegate.engine.voices.features import PromptAudio
 from voicegate.engine.voices.voice import Voice
 
 TOKENIZER_FILE: Final = "speech_tokenizer.safetensors"
-# Of the mel before the first layer, as the net was trained.
+# Scale of the mel before the first layer, as the net was trained.
 _MEL_SHIFT, _MEL_SCALE = 6.0, 4.0
 # Where tanh saturates, a shade beyond the outermost level: as the net was trained.
 _FSQ_MARGIN = 1e-3

@@ -53,7 +53,7 @@ class Voice:
         return self.num_tokens / units.TOKEN_RATE_HZ
 
     def language(self, languages: Sequence[str]) -> str | None:
-        """Of its recording, one of the model's `languages`; None where that is not known."""
+        """Language of its recording, one of the model's `languages`; None where that is not known."""
         return _language_of(self.transcript, tuple(languages))
 
     def info(self, languages: Sequence[str]) -> VoiceInfo:

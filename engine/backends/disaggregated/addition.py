@@ -164,7 +164,7 @@ def load_all_stages(
 
 
 def smallest(gpus: Sequence[Gpu]) -> Gpu:
-    """What all of them have."""
+    """The least that all of them have."""
     return Gpu(
         memory_bytes=min(gpu.memory_bytes for gpu in gpus),
         num_multiprocessors=min(gpu.num_multiprocessors for gpu in gpus),

@@ -39,5 +39,5 @@ def devices_of(config: EngineConfig) -> tuple[str, ...]:
 
 
 def device_names(config: EngineConfig) -> list[str]:
-    """The same as logs and metrics have them: the second on cpu is cpu.2."""
+    """Names as logs and metrics have them: the second on cpu is cpu.2."""
     return distinct_names(devices_of(config))

@@ -36,7 +36,7 @@ from voicegate.engine.voices.voice import Voice
 
 log = structlog.get_logger()
 
-# What a client is told; the log has the rest.
+# The client's message; the log has the rest.
 _HANGS: Final = "the device that spoke this hangs; try again"
 
 
@@ -242,7 +242,8 @@ class DisaggregatedCore:
 
     @property
     def is_busy(self) -> bool:
-        """Of the LLM, which all need; or all token2wavs hang. Where one does, this looks after it, and others go on."""
+        """Whether the LLM is busy, which all need; or all token2wavs hang. Where one does, this looks after it, and
+        others go on."""
         return self._llm.pulse is not None or self.unready_reason is not None
 
     @property
@@ -275,7 +276,7 @@ class DisaggregatedCore:
 
     @property
     def batch_sizes(self) -> Mapping[str, Sequence[int]]:
-        """Of the LLM, those of all cores' sequences together."""
+        """Batch sizes of the LLM are those of all cores' sequences together."""
         of_cores = [core.batch_sizes for core in self.cores]
         added = {
             stage: [sum(column) for column in zip(*(each[stage] for each in of_cores), strict=True)]

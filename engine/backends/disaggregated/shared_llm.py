@@ -90,13 +90,13 @@ class LlmShare:
             self._forget(output.sequence_id)
 
     def poll(self) -> list[SequenceOutput]:
-        """What was collected for it."""
+        """Returns outputs that were collected for it."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
     @property
     def num_fetched(self) -> int:
-        """Of the whole LLM."""
+        """Number fetched from the whole LLM."""
         return self._llm.num_fetched
 
     @property
@@ -109,7 +109,7 @@ class LlmShare:
             self._shared.collect()
 
     def close(self) -> None:
-        """Whoever loaded the LLM ends it."""
+        """The loader of the LLM ends it."""
 
     def _forget(self, sequence_id: int) -> None:
         self._live.discard(sequence_id)
@@ -141,14 +141,14 @@ class SharedLlm:
         return self._llm.num_fetched
 
     def collect(self) -> None:
-        """What the LLM has made, to whom it belongs. Raises LlmDied."""
+        """Hands the LLM's outputs to their owners. Raises LlmDied."""
         for output in self._llm.poll():
             owner = self.owners.get(output.sequence_id)
             if owner is not None:  # else it was aborted
                 owner.deliver(output)
 
     def launch(self) -> None:
-        """What the shares have asked for, together. Nobody knows whose fault it is if that fails: all of it ends."""
+        """Launches the shares' requests together. If that fails its cause is not known: all of it ends."""
         asked: list[int] = []
         for share in self.shares:
             asked += share.asked

@@ -42,7 +42,7 @@ class Limits(Protocol):
 
     @property
     def max_positions(self) -> int:
-        """Of a slot: prompt, text and speech."""
+        """Positions of a slot: prompt, text and speech."""
 
     @property
     def first_token_timeout_s(self) -> float:
@@ -53,7 +53,7 @@ class Limits(Protocol):
 
     @property
     def token_timeout_s(self) -> float:
-        """The same behind its first token."""
+        """Time-out after its first token."""
 
 
 class LeggedLlm:

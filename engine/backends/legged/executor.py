@@ -18,7 +18,7 @@ from voicegate.engine.llm.backend import LlmDied
 
 log = structlog.get_logger()
 
-# Of a time-out, in which nobody has heard anything, for the executor to count as dead rather than one leg as lost.
+# Share of a time-out without any news, for the executor to count as dead rather than one leg as lost.
 _QUIET_SHARE: Final = 0.5
 # Legs that were begun and refused one after the other, none with a token of anybody's between, for it to count as dead:
 # where its GPU fails it refuses all that it has, and goes on to the next. Lower -> some bad requests are taken for
@@ -60,7 +60,7 @@ class Library(Protocol):
 
     @property
     def refusals(self) -> tuple[type[Exception], ...]:
-        """What `submit` and a request raise for that request alone; anything else means that the executor is gone."""
+        """Errors of `submit` and of a request for that request alone; anything else means that the executor is gone."""
 
     def submit(self, leg: Leg) -> Request: ...
 

@@ -31,7 +31,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class LegNews:
-    """What an executor made of a leg. The last of it has a `finish_reason` or an `error`."""
+    """News of a leg from its executor. The last of it has a `finish_reason` or an `error`."""
 
     leg_id: int
     ids: tuple[int, ...] = ()
@@ -76,7 +76,7 @@ class LeggedSequence:
         self._forbids_end = self.sequence.feed is not None and self.sequence.feed.forbids_end
 
     def next_leg(self) -> Leg | None:
-        """What to ask for now; None: nothing, it has ended or waits. It may have ended for lack of room."""
+        """The next leg to ask for; None: nothing, it has ended or waits. It may have ended for lack of room."""
         if self.sequence.state is not SequenceState.RUNNABLE or self._error is not None:
             return None
         room = self._max_positions - len(self._ids)
@@ -94,7 +94,7 @@ class LeggedSequence:
         )
 
     def take(self, news: LegNews) -> None:
-        """What came of its running leg."""
+        """Takes news of its running leg."""
         self._error = news.error
         self._take_ids(news.ids)
         if self.sequence.state is not SequenceState.RUNNABLE or self._error is not None:
@@ -130,7 +130,7 @@ class LeggedSequence:
         return self._error is not None or self.sequence.state in (SequenceState.FINISHED, SequenceState.TRUNCATED)
 
     def output(self, *, is_leg_over: bool) -> SequenceOutput | None:
-        """What is to tell since the last call. A pause is told behind its leg: only then its cache can be found."""
+        """Output since the last call. A pause is told after its leg: only then its cache can be found."""
         state = self.sequence.state
         is_truncated = state is SequenceState.TRUNCATED
         is_final = self._error is None and (is_truncated or state is SequenceState.FINISHED)

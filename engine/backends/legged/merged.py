@@ -33,7 +33,7 @@ def read_vocabulary(directory: Path, config: LlmConfig) -> MergedVocabulary:
 
 
 def merged_vocabulary(config: EngineConfig, model: ModelConfig) -> MergedVocabulary:
-    """Of the configured checkpoint. Raises EngineError, ValueError with the remedy."""
+    """Vocabulary of the configured checkpoint. Raises EngineError, ValueError with the remedy."""
     if config.merged_hf_dir is None:
         raise EngineError(
             f"--llm-backend {config.llm_backend} needs --merged-hf-dir DIR, "
@@ -45,7 +45,7 @@ def merged_vocabulary(config: EngineConfig, model: ModelConfig) -> MergedVocabul
 
 
 def repetition_aware(config: EngineConfig, model: ModelConfig) -> SamplingConfig:
-    """What alone the merged checkpoint's backends know of. Raises EngineError."""
+    """Known by the merged checkpoint's backends alone. Raises EngineError."""
     if model.family != COSYVOICE3 or not isinstance(model.sampling, SamplingConfig):
         raise EngineError(
             f"--llm-backend {config.llm_backend} serves CosyVoice3 with its own sampling alone; "

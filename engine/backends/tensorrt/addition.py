@@ -1,4 +1,4 @@
-"""What the core asks TensorRT for: a renderer, engines of the flow's step, the room that they take, and the build."""
+"""TensorRT's answers to the core: a renderer, engines of the flow's step, the room that they take, and the build."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -50,7 +50,7 @@ class Recipe(Protocol):
         """
 
     def graph(self, shape: Any) -> onnx.ModelProto:
-        """Of one of the wanted shapes."""
+        """The graph of one of the wanted shapes."""
 
     def error(self, engine: LoadedEngine, shape: Any) -> float:
         """RMS against float32 on the CPU, relative; NaN where there is one."""

@@ -25,7 +25,7 @@ class EngineFilesError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What engines depend on."""
+    """Everything that engines depend on."""
 
     graph: str  # how they compute, as the code counts it
     model: str  # hash of the weights and their configuration
@@ -129,7 +129,7 @@ class EngineFiles:
         return known
 
     def _manifest(self) -> dict[str, _Part]:
-        """Of all parts; of none, where there is no file."""
+        """Manifests of all parts; of none, where there is no file."""
         path = self.directory / _MANIFEST
         try:
             parts = json.loads(path.read_bytes()).items()

@@ -21,7 +21,7 @@ FIRST_UNKNOWN_VERSION: Final = (12, 0)
 INSTALL: Final = "pip install tensorrt-cu13 (or -cu12, as torch's CUDA is), 10.14 or later, before 12"
 # For what an engine's kernels need beside its tensors, while they are chosen. Lower -> some are left out.
 _WORKSPACE_BYTES: Final = 4 << 30
-# Of every address that an engine is given.
+# Alignment of every address that an engine is given.
 ALIGNMENT_BYTES: Final = 256
 
 
@@ -86,7 +86,7 @@ def build_plan(trt: Any, path: Path, *, has_tf32: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What an engine takes or gives under a name."""
+    """A named input or output of an engine."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]

@@ -34,7 +34,7 @@ class SharedTensors:
         return places[:, : torch.Size(spec.shape).numel()].view(len(members), *spec.shape)
 
     def bindings(self, engine: LoadedEngine) -> dict[str, torch.Tensor]:
-        """Of all groups, by the engine's names."""
+        """Bindings of all groups, by the engine's names."""
         bound: dict[str, torch.Tensor] = {}
         for group in self._memory:
             bound |= zip(_members(engine, group), self.of(engine, group), strict=True)

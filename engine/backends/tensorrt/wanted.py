@@ -36,7 +36,7 @@ Shape = TypeVar("Shape", bound=EngineShape)
 
 @dataclass(frozen=True, slots=True)
 class WantedEngines(Generic[Key, Shape]):
-    """Of one part of a model, as a configuration would run it."""
+    """Engines of one part of a model, as a configuration would run it."""
 
     part: str
     shapes: Mapping[Key, Shape]  # the least first
@@ -47,7 +47,7 @@ class WantedEngines(Generic[Key, Shape]):
 
     @property
     def product_type(self) -> str:
-        """Of the graph's products."""
+        """Type of the graph's products."""
         return "float32" if self.has_tf32 else self.precision
 
     @property
@@ -129,7 +129,7 @@ def flow_engines(
 
 
 def gpu_name(device: torch.device) -> str:
-    """Of all that engines are built for."""
+    """Name of the GPU that engines are built for."""
     found = torch.cuda.get_device_properties(device)
     return f"{found.name}, sm {found.major}.{found.minor}, {found.multi_processor_count} multiprocessors"
 

@@ -1,4 +1,4 @@
-"""What the core asks TensorRT-LLM for. Its package is imported when it is loaded, not when it is checked."""
+"""TensorRT-LLM's answers to the core. Its package is imported when it is loaded, not when it is checked."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
 _SAMPLINGS: Final = {"nvidia": False, "repetition-aware": True}
-# Of `llm_options`, by name: the field of TensorrtLlmConfig that it is, where what each costs is told, and its reader.
+# Options of `llm_options`, by name: the field of TensorrtLlmConfig, which tells the cost of each, and its reader.
 _OPTIONS: Final = {
     "worker": ("has_worker_process", one_of(FLAGS)),
     "sampling": ("is_repetition_aware", one_of(_SAMPLINGS)),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# Of its paged cache, and so of what its prefix cache finds again. Its own default.
+# Block of its paged cache, and so the unit that its prefix cache finds again. Its own default.
 _TOKENS_PER_BLOCK: Final = 32
 # Room for prompts that nobody speaks at the moment, in sequences: what the prefix cache keeps of the voices.
 # Higher -> more prompts are found again; lower -> more memory for the flow.
@@ -34,7 +34,7 @@ class TensorrtLlmConfig:
     # The next step is launched before the last one's tokens are read. Off -> a lone stream hears each token a step
     # sooner; on -> more tokens a second.
     has_overlap: bool = True
-    # What prompts have in common is computed once. Off -> every pass computes its prompt; for finding faults.
+    # Common beginnings of prompts are computed once. Off -> every pass computes its prompt; for finding faults.
     has_reuse: bool = True
     # See backend.Limits.
     first_token_timeout_s: float = 20.0

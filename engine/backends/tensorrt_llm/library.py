@@ -19,7 +19,7 @@ from voicegate.engine.model.qwen2 import MergedVocabulary
 # Read once by the package, before its first executor.
 SINGLE_PROCESS: Final = "TLLM_WORKER_USE_SINGLE_PROCESS"
 
-# What NVIDIA's own runtime for CosyVoice samples with (runtime/triton_trtllm of FunAudioLLM/CosyVoice).
+# NVIDIA's own runtime for CosyVoice samples with these (runtime/triton_trtllm of FunAudioLLM/CosyVoice).
 _TEMPERATURE: Final = 0.8
 _TOP_P: Final = 0.95
 _TOP_K: Final = 50
@@ -31,14 +31,15 @@ _SEED_BITS: Final = (1 << 63) - 1
 class Completion(Protocol):
     @property
     def token_ids_diff(self) -> Sequence[int]:
-        """What came since it was last read: once per response."""
+        """Tokens since it was last read: once per response."""
 
     @property
     def finish_reason(self) -> str | None: ...
 
 
 class Result(Protocol):
-    """Of one request; iterating gives the same object after every response. Only on the loop that asked for it."""
+    """Result of one request; iterating gives the object itself after every response. Only on the loop that asked for
+    it."""
 
     @property
     def outputs(self) -> Sequence[Completion]: ...

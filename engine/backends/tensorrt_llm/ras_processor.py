@@ -21,7 +21,7 @@ _NEVER = -1e4
 
 
 class RepetitionAwareProcessor(LogitsProcessor):  # type: ignore[misc] # the package is not here for mypy
-    """Of one leg; pickled on its way to the executor, so its tensors are made at the first step."""
+    """Processor of one leg; pickled on its way to the executor, so its tensors are made at the first step."""
 
     def __init__(self, leg: Leg, sampling: SamplingConfig, config: LlmConfig, *, first_speech_id: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class RepetitionAwareProcessor(LogitsProcessor):  # type: ignore[misc] # the pac
         self._min_tokens = leg.min_tokens
         self._num_drawn = len(leg.spoken)
         self._key = seed_key(leg.seed)
-        # What was drawn last, as a ring that the next draw's place follows from.
+        # The last draws, as a ring that the next draw's place follows from.
         self._spoken = [_NO_ID] * sampling.window
         for index, token in enumerate(leg.spoken):
             self._spoken[index % sampling.window] = token

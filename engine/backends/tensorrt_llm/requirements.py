@@ -9,7 +9,7 @@ import torch
 from voicegate.engine.interface import EngineError
 
 SERIES: Final = "1.2"
-# What 1.2.1 mends of it, by NVIDIA's notes, is a cache of keys and values that gets corrupted.
+# Mended in 1.2.1, by NVIDIA's notes: a cache of keys and values that gets corrupted.
 _CORRUPTING: Final = re.compile(r"1\.2\.0(?!\d)")
 _INSTALL: Final = "NVIDIA's container of release 1.2.1 has it (docs/operations/tensorrt.md)"
 

@@ -1,4 +1,4 @@
-"""What the core asks vLLM for. Its package is imported when it is loaded, not when it is checked."""
+"""vLLM's answers to the core. Its package is imported when it is loaded, not when it is checked."""
 
 import importlib.metadata
 import math
@@ -33,7 +33,7 @@ def _share(text: str) -> float:
     return share
 
 
-# Of `llm_options`, by name: the field of VllmConfig that it is, where what each costs is told, and its reader.
+# Options of `llm_options`, by name: the field of VllmConfig, which tells the cost of each, and its reader.
 _OPTIONS: Final = {
     "sampling": ("is_repetition_aware", one_of(_SAMPLINGS)),
     "gpu-memory-utilization": ("gpu_memory_utilization", _share),

@@ -32,7 +32,7 @@ class VllmConfig:
     # As the model was meant to be sampled, by a logits processor in vLLM's process, with its asynchronous scheduling
     # off. Else nucleus alone, and a token that came up a moment ago is not drawn anew: for comparisons of speed.
     is_repetition_aware: bool = True
-    # What prompts have in common is computed once. Off -> every pass computes its prompt; for finding faults.
+    # Common beginnings of prompts are computed once. Off -> every pass computes its prompt; for finding faults.
     has_reuse: bool = True
     # See backend.Limits.
     first_token_timeout_s: float = 20.0

@@ -24,7 +24,7 @@ PROCESSOR: Final = "voicegate.engine.backends.vllm.ras_processor:RepetitionAware
 class Completion(Protocol):
     @property
     def token_ids(self) -> Sequence[int]:
-        """What is new, as DELTA was asked for."""
+        """New ids, as DELTA was asked for."""
 
     @property
     def finish_reason(self) -> str | None: ...

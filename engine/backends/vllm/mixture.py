@@ -38,7 +38,7 @@ class RepetitionAwareMixture:
         nucleus = full_of_ids.masked_fill(before >= self._sampling.top_p, 0.0)
         nucleus /= nucleus.sum(-1, keepdim=True)
         is_repeated = (history[:, None, :] == ids[:, :, None]).sum(-1) >= self._min_repeats
-        # Of each repeated candidate, what all ids but itself share by `full`. Where nothing is left there is none.
+        # By repeated candidate: the part that all ids but itself share by `full`. Where nothing is left there is none.
         others = (1 - full_of_ids).clamp_min_(torch.finfo(torch.float64).tiny)
         redrawn = torch.where(is_repeated, nucleus / others, 0.0)
         mixed = full * redrawn.sum(-1, keepdim=True)

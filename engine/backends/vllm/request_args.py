@@ -1,4 +1,4 @@
-"""What a request tells the logits processor in vLLM's process, by its `extra_args`: plain values. No vLLM, no torch."""
+"""Arguments of a request for the logits processor in vLLM's process (`extra_args`): plain values. No vLLM, no torch."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final

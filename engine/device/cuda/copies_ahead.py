@@ -1,4 +1,4 @@
-"""What Gluon kernels share that begin early, and ask for their weights before their inputs are there.
+"""Common parts of Gluon kernels that begin early, and ask for their weights before their inputs are there.
 
 They are launched with programmatic dependent launch, so that they begin while the kernel before still runs, and copy
 asynchronously into shared memory. In Gluon, because Triton has no asynchronous copy outside of a pipelined loop. Only

@@ -1,4 +1,4 @@
-"""What the core asks the second family for: its tensors, its needs, and its flow and vocoder on their device.
+"""The second family's answers to the core: its tensors, its needs, and its flow and vocoder on their device.
 
 On a GPU these run in fixed shapes and graphs, by our own kernels. What makes these is imported when a GPU is used.
 """
@@ -38,8 +38,8 @@ from voicegate.engine.model.weights import Shape, load_checked, num_weights, sto
 from voicegate.engine.units import SAMPLES_PER_TOKEN
 from voicegate.engine.vocoder.runner import VocoderRunner
 
-# What the largest batches compute on the way (32 rows of 52 tokens behind 2048 frames: 1.3 GB; 32 rows of 112 frames:
-# 1.5 GB), once where they are compiled and once where captured. By arithmetic, not measured; at 512 channels.
+# Memory that the largest batches take on the way (32 rows of 52 tokens after 2048 frames: 1.3 GB; 32 rows of 112
+# frames: 1.5 GB), once where they are compiled and once where captured. By arithmetic, not measured; at 512 channels.
 _WORKING_BYTES: Final = 6 << 30
 _DIM: Final = 512
 

@@ -14,7 +14,7 @@ from voicegate.engine.model.model_json import euler_steps, vocoder_config
 
 SPEECH_TOKENIZER: Final = "speech_tokenizer_v2_25hz.onnx"
 
-# What the encoder is written for; another value in the section would mean another network.
+# The encoder is written for these; another value in the section would mean another network.
 _ENCODER: Final[Mapping[str, object]] = {
     "input_layer": "linear",
     "up_stride": units.FRAMES_PER_TOKEN,

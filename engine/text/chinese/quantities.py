@@ -1,4 +1,4 @@
-"""What stands at a number, written as Chinese does: money, units, ranges, codes, English forms. Pure.
+"""Signs at a number, written as Chinese does: money, units, ranges, codes, English forms. Pure.
 
 Rules run in order, each over the whole text, the special before the plain. They leave digits that `digits.say_numbers`
 reads, but where their reading is not that of a count.
@@ -180,7 +180,7 @@ _DATES_AND_TIMES: Final[tuple[Source, ...]] = (
     (r"(?<![\d:.])0?0:(?P<minutes>[0-5]\d)(?![\d:])", _midnight, "0:"),
 )
 _CODES: Final[tuple[Source, ...]] = (
-    # Of a network card.
+    # A network card's.
     (
         r"(?<![A-Za-z0-9:])[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}(?![A-Za-z0-9:])",
         lambda match: PAUSE.join(say_digits(part.upper()) for part in re.split("[:-]", match[0])),
@@ -190,7 +190,7 @@ _CODES: Final[tuple[Source, ...]] = (
         lambda match: say_telephone_digits(match[0]),
         "转",
     ),
-    # Of letters and digits: AB12-3456.
+    # Letters and digits: AB12-3456.
     (
         r"(?<![A-Za-z\d-])#?(?P<word>[A-Za-z]{1,6})(?P<digits>\d+(?:-[A-Za-z]{0,6}\d+)+)(?![A-Za-z\d-]|\.\d|%)",
         _code,

@@ -46,7 +46,7 @@ ABBREVIATIONS: Final[dict[str, Abbreviation]] = {
 # In capitals only the others are something else: 5 PM EST., Denver, CO., ask HR.
 _IN_CAPITALS: Final = frozenset({*DATA["abbreviation_rules"]["in_capitals"], *MONTH_BY_NAME})
 
-# What only looks like one of these, or is another: Ft. Worth, but 6 ft.; Smith v. Jones, but John V. Smith.
+# Words that only look like one of these, or are another: Ft. Worth, but 6 ft.; Smith v. Jones, but John V. Smith.
 _BY_CASE: Final[dict[str, Abbreviation | None]] = {"Ft": Abbreviation("fort", Kind.NAME), "V": None}
 
 # As they stand behind a city, or before a postal code.
@@ -59,7 +59,7 @@ _DOTTED_LETTERS: Final = re.compile(r"[A-Za-z](?:\.[A-Za-z])+")
 
 
 def opens_sentence(word: str) -> bool:
-    """Of a word as written: "They," and "It's", but not "I." (an initial)."""
+    """Whether a word as written opens one: "They," and "It's", but not "I." (an initial)."""
     stem = word.lstrip("\"'“‘([*_")
     if stem.endswith("."):
         return False
@@ -76,7 +76,7 @@ def stop_behind(match: re.Match[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def abbreviation(word: str) -> Abbreviation | None:
-    """Of a word as written, before its last full stop."""
+    """The abbreviation of a word as written, before its last full stop."""
     if word[:1].isdigit():  # a 12-oz. can
         word = word.rpartition("-")[2]
     if word in _BY_CASE:
@@ -87,7 +87,7 @@ def abbreviation(word: str) -> Abbreviation | None:
 
 
 def abbreviation_kind(word: str) -> Kind | None:
-    """Of a word before its last full stop: "Dr", "U.S", "J"; None for an ordinary word."""
+    """Kind of a word before its last full stop: "Dr", "U.S", "J"; None for an ordinary word."""
     entry = abbreviation(word)
     if entry is not None:
         return None if entry.kind is Kind.NAME and not word[0].isupper() else entry.kind

@@ -16,7 +16,7 @@ _NUMBERED: Final = {
     if entry.kind is Kind.NUMBER and name not in MONTH_BY_NAME
     for spelling in (name, name.title())
 }
-# What has a number of its own: "Order: #4821".
+# Things with a number of their own: "Order: #4821".
 NUMBERED_THINGS: Final = (
     "[Aa]ccount|[Oo]rder|[Cc]onfirmation|[Tt]racking|[Rr]eference|[Tt]icket|[Ii]nvoice|[Cc]ase|[Cc]laim|[Pp]olicy"
     "|[Mm]ember|[Bb]ooking|[Rr]eservation|[Rr]outing|[Ss]erial|[Cc]ard|[Pp]hone"
@@ -35,7 +35,7 @@ STATE: Final = f"(?:{any_of(STATES)})"
 _ZIP: Final = r"\d{5}(?:-\d{4})?(?![\w%]|[.,:/]\d)"
 # Behind the digits of a code: it is no part of an amount, a date or a word.
 CODE_END: Final = r"(?![\w%]|[.,:/-]\d)"
-# Of services that everybody calls by their digits.
+# Services that everybody calls by their digits.
 SERVICES: Final = "[2-8]11|988|999|112|111|101"
 # Behind these a letter at the number is one: seat 14B.
 PLACES: Final = any_of(
@@ -106,7 +106,7 @@ def _state(match: Match) -> str:
     return f"{match['gap']}{STATES[match['state']]} {_say_groups(match['digits'])} "
 
 
-# Of a street: 500 W 5th Ave, on N Main St, Pennsylvania Ave NW.
+# Sides of a street: 500 W 5th Ave, on N Main St, Pennsylvania Ave NW.
 _SIDE_BEFORE: Final = re.compile(
     rf"(?:(?<=\d )|(?<=\A))({any_of(SIDES)}) "
     rf"(?=\d{{1,3}}(?:st|nd|rd|th)\b|(?:[A-Z][a-z]+ ){{1,2}}{_STREET}\b)"
@@ -132,7 +132,7 @@ def read_star_keys(text: str) -> str:
 
 
 def _side(match: Match) -> str:
-    """Of a motorway."""
+    """Side of a motorway."""
     return f" {' '.join(match['road'])} {numbers.say_plain(match['number'])} {SIDES[match['side']]} "
 
 

@@ -32,7 +32,7 @@ UNITS: Final[dict[str, tuple[str, str]]] = {
 }
 # Not read as units behind a blank.
 ONLY_ATTACHED: Final = frozenset(DATA["unit_rules"]["only_attached"])
-# What may stand behind the slash of "$20/month".
+# Words that may stand after the slash of "$20/month".
 PER: Final[dict[str, str]] = DATA["per"]
 MAGNITUDES: Final[dict[str, str]] = DATA["magnitudes"]
 # Sign or code, as it stands at an amount -> ISO 4217 code.

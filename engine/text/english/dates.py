@@ -7,7 +7,7 @@ from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, MONTHS, stop_behind
 from voicegate.engine.text.patterns import Match, Source, any_of
 
-# Of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
+# First year of two digits: '99 is 1999, '24 is 2024 (POSIX strptime %y: from 69 on).
 _FIRST_YEAR_OF_1900S: Final = 69
 MONTH: Final = rf"(?P<month>{any_of(name.title() for name in MONTH_BY_NAME)})\b\.?"
 _DAY: Final = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?(?![\d:%/]|[.,]\d)"

@@ -66,7 +66,7 @@ def _degrees(match: Match) -> str:
 
 
 def _count(match: Match) -> str:
-    """Of things, and no year: "1234 dollars", but "in 2024 sales rose"."""
+    """A count of things, and no year: "1234 dollars", but "in 2024 sales rose"."""
     number, noun = match["number"], match["noun"]
     before = match.string[max(match.start() - _MAX_LOOK, 0) : match.start()]
     is_late = int(number) in _YEARS_OF_TODAY
@@ -116,7 +116,7 @@ _POINTS: Final = str.maketrans(".,", ",.")
 
 # --- the rules ------------------------------------------------------------------------------------------------
 
-# What is so many inches, and how it is: a 65" TV, 12 in. wide.
+# Things measured in inches, and how: a 65" TV, 12 in. wide.
 _INCHES_BEFORE: Final = (
     "(?:TVs?|tele|monitor|screen|display|laptop|tablet|pizza|pipe|wheel|rim|tire|blade|skillet|pan)\\w*\\b"
 )

@@ -65,7 +65,7 @@ _SHORTHAND: Final = (
     (re.compile(r"(?<![\w/])w/o(?![\w/])"), "without"),
     (re.compile(r"(?<![\w/])w/(?= ?[A-Za-z]|\s?\Z)"), "with "),
     (re.compile(r"(?<![\w/])c/o(?![\w/])"), "care of"),
-    # Of two currencies: EUR/USD.
+    # Two currencies: EUR/USD.
     (re.compile(rf"\b({_CODE})/({_CODE})\b"), lambda match: " ".join(match[1] + match[2])),
     (re.compile(r"\b([Nn])os?\. of\b"), r"\1umber of"),
 )

@@ -48,7 +48,7 @@ def spell_all(word: str) -> str:
 
 
 def _spell_parts(parts: list[str]) -> str:
-    """The same, but for words: 1-800-FLOWERS."""
+    """Likewise, but for words: 1-800-FLOWERS."""
     return f" {PAUSE.join(part.lower() if _is_word(part) else spell_all(part).strip() for part in parts)} "
 
 
@@ -110,7 +110,7 @@ def _pairs(match: Match) -> str:
 
 SERIALS: Final[tuple[Source, ...]] = (
     (r"(?<![\w.-])0[xX](?P<serial>[0-9A-Fa-f]{1,16})(?!\w)", lambda match: f" zero X{spell_all(match[1])}", "0"),
-    # Of a network card, of a bank account, and what programs name things with.
+    # Serials of a network card, of a bank account, and names in programs.
     (r"(?<![\w:])(?P<serial>[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5})(?![\w:])", _by_digits),
     (
         r"\b(?P<name>(?:SWIFT|BIC)(?: code)?(?: is)?:? )(?P<serial>[A-Z]{6}[A-Z0-9]{2,5})(?!\w)",
@@ -119,7 +119,7 @@ SERIALS: Final[tuple[Source, ...]] = (
     (r"(?<!\w)(?P<serial>[A-Z]{2}\d\d(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?)(?!\w)", _by_digits, " "),
     (r"(?<![\w-])(?P<serial>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w-])", _by_digits, "-"),
     (r"(?<![\w.-])(?P<serial>(?=[a-f]*\d)(?=\d*[a-f])(?=[0-9a-f]*\d[0-9a-f]*\d)[0-9a-f]{7,40})(?![\w-])", _by_digits),
-    # Of capitals and digits; of both cases only where it is short: HbA1c, SpO2, IPv6.
+    # Capitals and digits; both cases only where it is short: HbA1c, SpO2, IPv6.
     (
         rf"(?<![\w.,-])(?<![{_SIGNS}])(?P<serial>(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)[A-Z0-9]+(?:-[A-Z0-9]+)*)(?![\w]|-\w|\.\d)",
         _serial,

@@ -34,7 +34,8 @@ _NEXT_WORD: Final = re.compile(r"[ ,.]{0,3}([^\s]{1,20})")
 
 
 def street_name(match: re.Match[str]) -> str | None:
-    """Of the abbreviation that the first group is, with or without its full stop; None if it is of no street."""
+    """Street name of the abbreviation that the first group is, with or without its full stop; None if it is of no
+    street."""
     is_street = _follows_name(match) and (match[1] not in _BEFORE_PERSONS or not _precedes_name(match))
     return STREETS[match[1]] if is_street else None
 
@@ -52,7 +53,7 @@ def _precedes_name(match: re.Match[str]) -> bool:
 
 
 def without_stop(match: re.Match[str]) -> str:
-    """The same of one that may be of a person, too: Dr Smith, St Louis."""
+    """Likewise for one that may be of a person, too: Dr Smith, St Louis."""
     if (street := street_name(match)) is not None:
         return street
     behind = match.string[match.end() : match.end() + 2].lstrip()[:1]

@@ -35,7 +35,7 @@ class Amounts:
         self._fraction = re.compile(rf"(?P<top>\d{{1,3}})/(?P<bottom>\d{{1,3}})(?![\d/])(?: ?(?P<unit>{unit}){end})?")
 
     def behind_number(self, text: str, place: int) -> Said | None:
-        """Of a number that stands at `place`, with its unit, its currency or its magnitude."""
+        """Words after a number that stands at `place`: its unit, its currency or its magnitude."""
         for pattern, say in (
             (self._money_behind, self._money),
             (self._magnitude, self._of_magnitude),
@@ -46,7 +46,7 @@ class Amounts:
         return None
 
     def before_number(self, text: str, place: int) -> Said | None:
-        """Of a currency that stands at `place`, before its amount."""
+        """Words of a currency that stands at `place`, before its amount."""
         match = self._money_before.match(text, place)
         words = None if match is None else self._money(match)
         return None if match is None or words is None else Said(words, match.end())

@@ -1,4 +1,5 @@
-"""What a template may ask for of what matched: "{day:ordinal.en}" is the ordinal of the group `day`, in its form "en".
+"""Converters that a template may name for a matched group: "{day:ordinal.en}" is the ordinal of the group `day`, in its
+form "en".
 
 Each takes what matched and a form, and returns words, or None where it has none.
 """
@@ -39,7 +40,7 @@ class WrittenNumbers:
         self._other_way = re.compile(other_way)
 
     def digits(self, written: str) -> Digits:
-        """Of what `number` matches."""
+        """Digits that `number` matches."""
         if self._other_way.fullmatch(written):
             whole, _, fraction = written.partition(self._other)
             return Digits(_only_digits(whole), fraction)

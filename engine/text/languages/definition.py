@@ -16,7 +16,7 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True, rename={"as_": "as
 
 
 class FormEntry(_Entry, frozen=True):
-    """Of a number in front of a noun, or in a case: arguments of num2words, and endings that its words get."""
+    """Form of a number in front of a noun, or in a case: arguments of num2words, and endings that its words get."""
 
     arguments: dict[str, str] = {}
     endings: list[tuple[str, str]] = []
@@ -117,7 +117,7 @@ class LanguageEntry(_Entry, frozen=True):
 
 
 class InternationalSigns(_Entry, frozen=True):
-    """Of every language: sign -> CLDR's name of a unit, code of a currency."""
+    """Signs of every language: sign -> CLDR's name of a unit, code of a currency."""
 
     units: dict[str, str]
     currencies: dict[str, str]

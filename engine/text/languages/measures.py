@@ -33,7 +33,7 @@ class Currency(NamedTuple):
 
 
 class Measures:
-    """Of one language."""
+    """Measures of one language."""
 
     def __init__(self, language: str, entry: LanguageEntry) -> None:
         self._locale = Locale.parse(language)

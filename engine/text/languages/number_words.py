@@ -13,14 +13,14 @@ from num2words import num2words
 MAX_COUNT_DIGITS: Final = 15
 # Words of so many numbers are kept for each language. Lower -> num2words is asked again, 70 microseconds a number.
 _NUM_KEPT: Final = 16_384
-# Of a numeral that nobody writes by mistake: 3999 at most.
+# A Roman numeral that is not written by mistake: 3999 at most.
 _ROMAN: Final = re.compile("M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 _ROMAN_VALUES: Final = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a form ("f", "gen") makes of a number: arguments for num2words, and other endings for what it returns."""
+    """A form ("f", "gen") of a number: arguments for num2words, and other endings for what it returns."""
 
     arguments: tuple[tuple[str, str], ...] = ()
     endings: tuple[tuple[re.Pattern[str], str], ...] = ()
@@ -99,7 +99,7 @@ class NumberWords:
         return self._glue.join(self._digits[int(digit)] for digit in text if digit.isdecimal())
 
     def number(self, whole: str, fraction: str, form: str = "") -> str:
-        """Of the digits before the decimal mark, and those behind it."""
+        """Digits before the decimal mark, and those after it."""
         if len(whole) > MAX_COUNT_DIGITS or (len(whole) > 1 and whole.startswith("0")):
             said = self.digits(whole)
             return f"{said} {self._decimal_word} {self.digits(fraction)}" if fraction else said

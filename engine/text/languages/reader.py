@@ -30,7 +30,7 @@ from voicegate.engine.text.web import AddressWords
 
 
 def abbreviations_of(entry: LanguageEntry, units: Collection[str]) -> Callable[[str], str]:
-    """What reads them; `units` are units where a number is before them: 45 min."""
+    """Readings of abbreviations; `units` are units where a number is before them: 45 min."""
     said = {name.replace(" ", ""): words for name, words in entry.abbreviations.items()}
     said |= {
         name[0].upper() + name[1:]: words[0].upper() + words[1:] for name, words in said.items() if name[0].islower()

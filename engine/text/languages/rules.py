@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-# Of what was said before, that any rule or frame looks at.
+# Characters of the earlier text that any rule or frame looks at.
 MAX_BEFORE_CHARS: Final = 60
 
 _WORD: Final = r"[^\W_]"
@@ -21,7 +21,7 @@ class Rule(NamedTuple):
 
 
 def first(rules: Iterable[Rule], text: str, match: re.Match[str]) -> Rule | None:
-    """Of the number that matched, alone or with its unit: the group `number`, where there is one."""
+    """The number that matched, alone or with its unit: the group `number`, where there is one."""
     number = match["number"] if "number" in match.re.groupindex else match[0]
     for rule in rules:
         if (

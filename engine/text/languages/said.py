@@ -1,4 +1,4 @@
-"""What is said in the place of a part of the text. Pure."""
+"""Words said in the place of a part of the text. Pure."""
 
 from typing import NamedTuple
 

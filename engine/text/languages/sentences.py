@@ -38,7 +38,7 @@ class Sentences:
         self._knows = lru_cache(4096)(self._is_known)
 
     def kind(self, word: str) -> Kind | None:
-        """Of a word before its last full stop."""
+        """Kind of a word before its last full stop."""
         word = word.rpartition("'")[2].rpartition("’")[2]  # l'avv. Rossi
         if _NUMBER.fullmatch(word) or _ROMAN.fullmatch(word):
             return Kind.LETTERS if self._has_ordinal_stops and "," not in word else Kind.MAY_END
@@ -47,7 +47,7 @@ class Sentences:
         return Kind.MAY_END if len(word) <= _MAX_SHORT_CHARS else None
 
     def opens_sentence(self, word: str) -> bool:
-        """Of a word as written."""
+        """Whether a word as written opens one."""
         stem = word.lstrip("\"'“‘„«»([*_¿¡")
         if stem.endswith("."):
             return False

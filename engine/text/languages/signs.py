@@ -11,10 +11,10 @@ from voicegate.engine.text.languages.definition import LanguageEntry
 from voicegate.engine.text.languages.said import Said
 from voicegate.engine.text.patterns import any_of
 
-# That are said in every language; each has its words for them.
+# Signs that are said in every language; each has its words for them.
 SIGNS: Final = "%‰°+=<>±×÷≈≤≥≠√∞§&@#²³^/:~-"
 _ORNAMENT: Final = re.compile(r"([=<>+#&@^~/:-])\1+")
-# What stands between a number and the dash of its range: 9時〜17時, 9h-17h.
+# Units between a number and the dash of its range: 9時〜17時, 9h-17h.
 _UNIT_END: Final = re.compile(r"\d ?[^\W\d_]{1,2}\Z")
 _AMOUNT_END: Final = re.compile(r"(?:[\d%‰°€$£¥₽₩²³]|°[CF])\Z")
 _RESULT: Final = re.compile(r" ?[=+×÷*]")

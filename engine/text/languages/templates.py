@@ -1,4 +1,4 @@
-"""What a frame says: "{day:ordinal.en} {month}[ {year:year}]" with the groups of what matched. Pure.
+"""Words of a frame: "{day:ordinal.en} {month}[ {year:year}]" with the groups of its match. Pure.
 
 A part in brackets is left out where one of its groups did not match. A converter may have no words for what matched:
 the whole template has none then, and the frame does not count.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-# What matched, a form -> its words; None: it has none.
+# A matched group, a form -> its words; None: it has none.
 Converter = Callable[[str, str], str | None]
 
 _SLOT: Final = re.compile(r"\{(\w+):(\w+)(?:\.(\w+))?\}")

@@ -1,4 +1,4 @@
-"""What runs CosyVoice3's flow on a GPU: our kernels, and TensorRT's engines for a block or two, each measured."""
+"""Choice of CosyVoice3's flow on a GPU: our kernels, and TensorRT's engines for a block or two, each measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Engines = dict[FlowShape, LoadedEngine]
 
 @dataclass(frozen=True, slots=True)
 class FlowParts:
-    """What every way of running it is made of."""
+    """Parts that every way of running it is made of."""
 
     config: EngineConfig
     model: ModelConfig

@@ -39,11 +39,11 @@ class FlowEngines:
 
     @property
     def shapes(self) -> list[FlowShape]:
-        """Of the engines."""
+        """Shapes of the engines."""
         return [shape for shape in self._shapes if shape in self._engines]
 
     def shape_for(self, rows: Sequence[BlockRow], num_lines: int) -> FlowShape | None:
-        """Of the engine that is to compute a batch in the bucket of so many lines; None: our kernels do."""
+        """Shape of the engine that is to compute a batch in the bucket of so many lines; None: our kernels do."""
         context_frames = FRAMES_PER_BLOCK * max(len(row.finished) for row in rows)
         for shape in self._shapes:
             if shape.num_lines == num_lines and shape.num_rows >= len(rows) and shape.context_frames >= context_frames:
@@ -53,7 +53,7 @@ class FlowEngines:
     def estimator(
         self, shape: FlowShape, kernels: FixedShapeEstimator, tensors: FlowTensors, batch: BatchView
     ) -> TensorrtEstimator:
-        """Of one of `shapes`, for one batch's buffers. Raises TensorrtError."""
+        """Estimator of one of `shapes`, for one batch's buffers. Raises TensorrtError."""
         engine = self._engines[shape]
         low = engine.tensors["context.0"].dtype
         if low != tensors.dtype:

@@ -23,9 +23,9 @@ from voicegate.engine.flow.cuda.buffers import (
 from voicegate.engine.flow.cuda.estimator import FixedShapeEstimator
 from voicegate.engine.flow.cuda.tensors import FlowTensors
 
-# What a solve has for all of its steps; other batches' may run between them.
+# Kept by a solve for all of its steps; other batches' may run between them.
 OF_SOLVE = ("base", "cos", "sin", "mask")
-# What a step needs while it runs.
+# Needed by a step while it runs.
 OF_STEP = ("x", "modulation", "width", "tails", "context", "next_x", "new_tails", "new_context")
 
 
@@ -52,9 +52,9 @@ class TensorrtEstimator:
         }
         self._of_step = {name: shared.of(engine, name) for name in OF_STEP}
         self._bound = engine.bind(shared.bindings(engine) | self._of_solve, shared.scratch)
-        # Of every frame of every row, its line.
+        # Line of every frame of every row.
         self._lines = torch.zeros(shape.num_lines, dtype=torch.int64, device=device)
-        # Of every row, where the pool has the new block's steps and those of the one before it.
+        # By row: where the pool has the new block's steps and those of the one before it.
         self._blocks = torch.zeros(2, shape.num_rows, dtype=torch.int64, device=device)
         self._places = torch.zeros_like(self._blocks)  # the same, of the step at hand
 

@@ -52,7 +52,7 @@ def gather_context_kernel(
 
 
 def gather_context(keys_values: torch.Tensor, batch: BatchView, context: torch.Tensor) -> None:
-    """Of the step that the batch is at. `context`: [depth, 2, C, R, H, L, d], each layer contiguous.
+    """Gathers for the step that the batch is at. `context`: [depth, 2, C, R, H, L, d], each layer contiguous.
 
     An 8-bit float of the pool becomes what it stands for.
     """

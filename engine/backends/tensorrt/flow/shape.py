@@ -5,7 +5,7 @@ from typing import Final
 
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 
-# Of step_graph.py: engines of another are stale.
+# Version of step_graph.py: engines of another are stale.
 GRAPH_VERSION: Final = "1"
 # Added to the score of a place where there is nothing: exp of it is 0 in every dtype, and float16 holds it.
 NEVER: Final = -1e4

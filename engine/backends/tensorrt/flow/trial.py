@@ -37,7 +37,7 @@ class FlowTrial:
         kv_dtype: torch.dtype,
     ) -> None:
         self._model = model
-        # What engines do not compute in these buckets is not measured.
+        # Sizes that engines do not compute in these buckets are not measured.
         buckets = tuple(sorted({shape.num_lines for shape in shapes}))
         self._cuda = replace(cuda, frame_buckets=buckets, max_batches=1)
         self._contexts = {shape: measured_blocks(shape, shapes) for shape in shapes}
@@ -59,7 +59,8 @@ class FlowTrial:
 
     @torch.inference_mode()
     def block_ms(self, engines: FlowEngines | None) -> dict[FlowShape, float]:
-        """Of a batch of each shape, from its copy to the device to its last Euler step; copies of context included.
+        """Time of a batch of each shape, from its copy to the device to its last Euler step; copies of context
+        included.
 
         `engines`: None: our kernels. On the current stream, which is not the default one. Needs a GPU; alone on it.
         """

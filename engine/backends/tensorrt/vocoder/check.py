@@ -42,7 +42,7 @@ class FilterCheck:
         return float(torch.cat(errors).max())
 
     def _calls(self, num_frames: int) -> list[tuple[dict[str, torch.Tensor], torch.Tensor]]:
-        """Of one stream: what goes in, and what must come out."""
+        """Calls of one stream: inputs, and expected outputs."""
         if num_frames not in self._expected:
             self._expected[num_frames] = self._reference(num_frames)
         return self._expected[num_frames]

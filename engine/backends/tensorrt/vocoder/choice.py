@@ -1,4 +1,4 @@
-"""What runs CosyVoice3's vocoder on a GPU: our kernels or TensorRT, measured as whole renderers."""
+"""Choice of CosyVoice3's vocoder on a GPU: our kernels or TensorRT, measured as whole renderers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class VocoderParts:
-    """What every way of running it is made of."""
+    """Parts that every way of running it is made of."""
 
     config: EngineConfig
     model: ModelConfig

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-# Of filter_graph.py: engines of another are stale.
+# Version of filter_graph.py: engines of another are stale.
 GRAPH_VERSION: Final = "1"
 
 

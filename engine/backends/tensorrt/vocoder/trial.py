@@ -14,7 +14,7 @@ _NUM_RUNS: Final = 30
 
 @torch.inference_mode()
 def call_ms(renderer: CudaRenderer, buckets: Sequence[tuple[int, int]]) -> list[float]:
-    """Of each bucket (streams, frames). Needs a GPU; alone on it."""
+    """Time of a call in each bucket (streams, frames). Needs a GPU; alone on it."""
     work = renderer.trial(buckets)
     torch.cuda.synchronize()  # what was loaded lies on another stream
     work.capture()

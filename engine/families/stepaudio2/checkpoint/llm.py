@@ -89,7 +89,7 @@ def pt_shapes(config: LlmConfig, num_text_rows: int) -> tuple[dict[str, Shape], 
 
 
 def pt_state(found: State, config: LlmConfig) -> dict[str, torch.Tensor]:
-    """The same of llm.pt."""
+    """Likewise for llm.pt."""
     unused = (TIED_TEXT_HEAD, _PROMPT_TABLE)
     return {name: tensor for name, tensor in found.items() if name not in unused} | {
         TEXT_TABLE: found[TEXT_TABLE][: config.vocab_size],
@@ -98,7 +98,7 @@ def pt_state(found: State, config: LlmConfig) -> dict[str, torch.Tensor]:
 
 
 def _body_shapes(config: LlmConfig, old_prefix: str, new_prefix: str) -> dict[str, Shape]:
-    """Of the decoder's layers and its last norm."""
+    """Shapes of the decoder's layers and its last norm."""
     apart = (TEXT_TABLE, SPEECH_TABLE, HEAD, HEAD_BIAS)
     return {
         new_prefix + name.removeprefix(old_prefix): shape

@@ -84,7 +84,7 @@ _DECODING: Final[Mapping[Decoding, Mapping[str, Any]]] = {
 
 
 def read_checkpoint(directory: Path, options: ConvertOptions) -> Checkpoint:
-    """What `voicegate convert` asks a family for. Raises as `read_stepaudio2`."""
+    """Answers `voicegate convert`. Raises as `read_stepaudio2`."""
     return read_stepaudio2(find_stepaudio2(directory, llm_file=options.llm_file), options)
 
 
@@ -232,7 +232,7 @@ def _load_merged(source: StepAudio2Source) -> Weights:
 def _check(
     source: StepAudio2Source, model: ModelConfig, llm: State, others: Mapping[str, State], *, num_rows: int
 ) -> None:
-    """That the parts go together; then all files before any is refused."""
+    """Checks that the parts go together; then all files before any is refused."""
     if model.llm.speech_token_size != model.flow.vocab_size:
         raise CheckpointError(
             f"{source.llm} has {model.llm.speech_token_size} speech tokens, {TOKEN2WAV_CONFIG} "

@@ -96,7 +96,7 @@ def _merged_files(llm: Path) -> tuple[Path, ...]:
 
 
 def _all_shards(name: str) -> list[str]:
-    """Of which this is one; upstream's writer counts from 1."""
+    """Shards of which this is one; upstream's writer counts from 1."""
     match = _SHARD.fullmatch(name)
     if match is None:
         return []

@@ -18,7 +18,8 @@ from voicegate.engine.families.stepaudio2.flow.model import ABSENT, StepAudio2Fl
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """What a stream carries of the convolutions from chunk to chunk. Never written to: every chunk leaves others."""
+    """State of the convolutions that a stream carries from chunk to chunk. Never written to: every chunk leaves
+    others."""
 
     tokens: torch.Tensor  # [2, D] of the encoder
     frames: torch.Tensor  # [4, D] of its up-convolution
@@ -48,7 +49,7 @@ class ChunkRow:
 
     @property
     def new(self) -> Places:
-        """Of its own frames."""
+        """Buffers for its own frames."""
         return self.known[len(self.known) - self.num_frames :]
 
 
@@ -64,12 +65,12 @@ class ChunkShape:
 
     @staticmethod
     def of(rows: Sequence[ChunkRow]) -> "ChunkShape":
-        """That just holds them."""
+        """Buffers that just hold them."""
         return ChunkShape(len(rows), max(row.num_tokens for row in rows), max(len(row.known) for row in rows))
 
 
-# Of a row: its tokens, the position of its first new frame, where its noise begins, frames of the stream and of these
-# those that the estimator sees.
+# Numbers of a row: its tokens, the position of its first new frame, where its noise begins, frames of the stream and of
+# these those that the estimator sees.
 _COUNTS: Final = 5
 
 Integers = TypeVar("Integers", torch.Tensor, npt.NDArray[np.int64])

@@ -44,12 +44,12 @@ class ChunkSchedule:
 
 
 def whole_context(known: Places, new: Places, *, num_prompt_frames: int) -> Places:
-    """What later chunks see behind a chunk: all."""
+    """Later chunks see all of a chunk."""
     return np.concatenate((known, new))
 
 
 def trimmed_context(known: Places, new: Places, *, num_prompt_frames: int) -> Places:
-    """The same as upstream trims it.
+    """Later chunks see it as upstream trims it.
 
     It puts new frames before the older ones, then keeps as many from the front as the prompt has and 100 from the back:
     meant to be the prompt and the newest, it is the newest and the prompt's end.

@@ -21,7 +21,7 @@ EMBED_EPS: Final = 1e-5  # of the embeddings' norms and the last one
 LAYER_EPS: Final = 1e-12
 # Frames of prompt and speech together that upstream's table of positions has.
 MAX_FRAMES: Final = 5_000
-# What a stream carries of the convolutions: conv1's last outputs, and the up-convolution's last inputs.
+# State of the convolutions that a stream carries: conv1's last outputs, and the up-convolution's last inputs.
 CONV_HISTORY: Final = ENCODER_TAPS - 1
 UP_HISTORY: Final = UP_TAPS - 1
 

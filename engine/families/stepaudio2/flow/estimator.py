@@ -25,7 +25,7 @@ Linear = tuple[torch.Tensor, torch.Tensor]  # weight, bias
 
 
 class FrameContext(Protocol):
-    """What surrounds the frames of one velocity call."""
+    """Surroundings of the frames of one velocity call."""
 
     def with_history(self, hidden: torch.Tensor, *, layer: int, conv: int) -> torch.Tensor:
         """[C, B, n, D], the input of a causal convolution -> [C, B, 2 + n, D] with the 2 frames before it."""

@@ -1,4 +1,4 @@
-"""What streams of this flow remember of their frames: keys and values, a place for each frame, handed out in blocks.
+"""Memory of this flow's streams: keys and values, a place for each frame, handed out in blocks.
 
 A frame leaves keys and values of every (Euler step, estimator layer, CFG half) and encoder layer. Blocks are fixed
 once their chunk is done, so a prompt's can be shared; in which order a stream's frames lie is the stream's own.
@@ -58,7 +58,7 @@ class FlowMemory(BlockLedger):
         self._fill(num_blocks, 0.0)
 
     def places_of(self, blocks: Sequence[int]) -> Places:
-        """Of their frames, in order."""
+        """Places of their frames, in order."""
         starts = np.asarray(blocks, dtype=np.int64)[:, None] * FRAMES_PER_BLOCK
         places: Places = (starts + np.arange(FRAMES_PER_BLOCK)).reshape(-1)
         return places
@@ -84,22 +84,22 @@ def token_place(frame_place: int) -> int:
 
 
 def as_bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory; of float8 the bytes, which torch can index."""
+    """This memory; with float8 its bytes, which torch can index."""
     return tensor.view(torch.uint8) if tensor.dtype.itemsize == 1 else tensor
 
 
 def num_blocks(num_frames: int) -> int:
-    """That hold so many frames."""
+    """Blocks that hold so many frames."""
     return -(-num_frames // FRAMES_PER_BLOCK)
 
 
 def num_token_blocks(num_tokens: int) -> int:
-    """That hold the frames of so many speech tokens."""
+    """Blocks that hold the frames of so many speech tokens."""
     return num_blocks(num_tokens * units.FRAMES_PER_TOKEN)
 
 
 def bytes_per_block(config: StepAudio2FlowConfig, *, dtype: torch.dtype, kv_dtype: torch.dtype | None = None) -> int:
-    """What one block costs: a fifth of a second of speech or of prompt."""
+    """Cost of one block: a fifth of a second of speech or of prompt."""
     estimator, encoder = config.estimator, config.encoder
     tokens_per_block = FRAMES_PER_BLOCK // units.FRAMES_PER_TOKEN
     channels = CFG_HALVES * estimator.num_heads * estimator.head_dim

@@ -31,7 +31,7 @@ class BlockModulation:
 
 @dataclass(frozen=True, slots=True)
 class Modulation:
-    """Of one time."""
+    """Modulation of one time."""
 
     blocks: tuple[BlockModulation, ...]
     out_shift: torch.Tensor

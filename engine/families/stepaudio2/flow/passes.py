@@ -1,4 +1,4 @@
-"""What is computed of a batch of chunks: once when it begins, and once an Euler step. Only tensors, only enqueued."""
+"""Passes over a batch of chunks: once when it begins, and once an Euler step. Only tensors, only enqueued."""
 
 from typing import Protocol
 

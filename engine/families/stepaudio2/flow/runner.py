@@ -29,7 +29,7 @@ from voicegate.engine.flow.backend import (
 )
 from voicegate.engine.flow.chunking import BatchSize
 
-# What `batch_size` counts as a whole block: a second of speech.
+# Frames that `batch_size` counts as a whole block: a second of speech.
 _FRAMES_PER_ROW: Final = units.FRAME_RATE_HZ
 
 

@@ -22,7 +22,7 @@ from voicegate.engine.flow.backend import StreamTooLong
 
 
 class ContextRule(Protocol):
-    """What later chunks see behind a chunk: `chunking.whole_context` or `trimmed_context`."""
+    """View of later chunks on a chunk: `chunking.whole_context` or `trimmed_context`."""
 
     def __call__(self, known: Places, new: Places, *, num_prompt_frames: int) -> Places: ...
 
@@ -54,14 +54,14 @@ class Solve(Protocol):
 class Solver(Protocol):
     @property
     def name(self) -> str:
-        """What computes: torch, cuda (our kernels) or tensorrt."""
+        """The backend: torch, cuda (our kernels) or tensorrt."""
 
     @property
     def graphs(self) -> Capturable: ...
 
     @property
     def max_rows(self) -> int:
-        """Of a batch."""
+        """Rows of a batch."""
 
     @property
     def num_free_batches(self) -> int:

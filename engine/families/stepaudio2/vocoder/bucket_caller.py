@@ -20,8 +20,8 @@ from voicegate.engine.families.stepaudio2.vocoder.calls import (
 )
 from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
 
-# Of calls by our own kernels, whose buffers are laid out for the largest: 1.9 GiB at the released size, as the first
-# family's. More -> memory; 16 rows of 112 frames fill a GPU.
+# Rows of calls by our own kernels, whose buffers are laid out for the largest: 1.9 GiB at the released size, as the
+# first family's. More -> memory; 16 rows of 112 frames fill a GPU.
 KERNEL_ROW_BUCKETS: Final = (1, 2, 4, 8, 16)
 
 
@@ -60,7 +60,7 @@ class BucketCaller:
         storage: dict[str, torch.Tensor] = {}
 
         def allocate(name: str, shape: tuple[int, ...]) -> torch.Tensor:
-            """Of the largest bucket's memory, which comes first; only one bucket is in use."""
+            """Takes the largest bucket's memory, which comes first; only one bucket is in use."""
             size = math.prod(shape)
             if name not in storage:
                 storage[name] = torch.zeros(size, device=model.device)

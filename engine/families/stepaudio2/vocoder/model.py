@@ -12,7 +12,7 @@ from voicegate.engine.families.stepaudio2.vocoder.weights import load_vocoder_we
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.backend import VocoderStreamTooLong
 
-# Of each call, that are rendered again in the next, and faded.
+# Frames of each call that are rendered again in the next, and faded.
 OVERLAP_FRAMES: Final = 8
 
 _ROWS_PER_DRAW: Final = 65_536
@@ -52,7 +52,7 @@ class StepAudio2Vocoder:
         return OVERLAP_FRAMES
 
     def check_length(self, num_frames: int) -> None:
-        """Of a stream. Raises VocoderStreamTooLong."""
+        """Checks a stream's length. Raises VocoderStreamTooLong."""
         if num_frames > self._max_frames:
             raise VocoderStreamTooLong(
                 f"{num_frames} mel frames in one stream; the vocoder was built for {self._max_frames}"

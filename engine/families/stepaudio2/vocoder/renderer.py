@@ -17,7 +17,8 @@ from voicegate.engine.vocoder.backend import VocoderJob, VocoderStream
 
 @dataclass(slots=True)
 class _Held:
-    """What a stream carries from call to call. All None before the first; the first waits for more than 8 frames."""
+    """State that a stream carries from call to call. All None before the first; the first waits for more than 8
+    frames."""
 
     waiting: torch.Tensor | None = None  # [80, n]: frames that are in no call yet
     mel: torch.Tensor | None = None  # [80, 8]: the last call's last

@@ -47,7 +47,7 @@ def check_vocoder(config: VocoderConfig, state_dict: Mapping[str, torch.Tensor])
 
 
 def _check_config(config: VocoderConfig) -> None:
-    """What the code takes for granted about sizes that model.json could, in principle, change."""
+    """Checks sizes that the code takes for granted and that model.json could, in principle, change."""
     rate = config.stft_hop
     for upsample in config.upsample_rates:
         rate *= upsample

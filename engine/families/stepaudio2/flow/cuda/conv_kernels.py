@@ -135,7 +135,7 @@ def mish_taps_kernel(
     BLOCK_D: tl.constexpr,
     IS_PDL: tl.constexpr,
 ):
-    """What the first convolution has made: layer norm, Mish, and the second one's taps. A program: one line."""
+    """Output of the first convolution: layer norm, Mish, and the second one's taps. A program: one line."""
     frame = tl.program_id(0)
     half, row = tl.program_id(1) // num_rows, tl.program_id(1) % num_rows
     channels = tl.arange(0, BLOCK_D)
