@@ -19,15 +19,13 @@ from voicegate.engine.interface import EngineError, VoiceRefused
 from voicegate.engine.model.weights import WeightsError, load_metadata
 from voicegate.engine.voices.enrolment import Enroller
 from voicegate.engine.voices.files import pair_of, recordings, text_beside
-from voicegate.engine.voices.regular_file import read_regular_file
-from voicegate.engine.voices.sound_files import read_sound_file
+from voicegate.engine.voices.sound_files import UnreadableFile, read_recording, read_transcript
 from voicegate.engine.voices.voice import Voice, VoiceError, save_voice
 
 log = structlog.get_logger()
 
 # Mark of a file that was not made from the pair beside it, and stays all the same: it was put there since.
 _ENROLLED: Final = "enrolled"
-_MAX_TEXT_BYTES = 64 * 1024  # what a transcript may be long is told when it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +147,7 @@ def _pair_of(name: str, paths: Sequence[Path], *, is_models_own: bool) -> _Pair 
         )
     if len(paths) > 1:
         raise VoiceError(f"{' and '.join(map(str, paths))} have one name: remove or rename all but one")
-    return _Pair(path, _read_recording(path), _read_text(text_path))
-
-
-def _read_recording(path: Path) -> bytes:
-    """Raises VoiceError."""
     try:
-        return read_sound_file(path)
-    except OSError as error:
-        raise VoiceError(f"{path} cannot be read: {error.strerror or error}") from error
-    except VoiceRefused as error:
-        raise VoiceError(f"{path}: {error}") from error
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return " ".join(read_regular_file(path, _MAX_TEXT_BYTES).decode("utf-8-sig").split())
-    except OSError as error:
-        raise VoiceError(f"{path} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise VoiceError(f"{path} is not UTF-8 text") from error
+        return _Pair(path, read_recording(path), " ".join(read_transcript(text_path).split()))
+    except UnreadableFile as error:
+        raise VoiceError(str(error)) from error

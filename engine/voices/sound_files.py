@@ -1,14 +1,20 @@
-"""Which sound files are taken, told by how they begin and by their names. No torch: asked before anything is loaded."""
+"""Files that voices are made of: which sound files are taken, told by their first bytes and names; transcripts.
 
+No torch: asked before anything is loaded.
+"""
+
+import errno
+import stat
 from pathlib import Path
 from typing import Final
 
+from voicegate.engine.figures import told_apart
 from voicegate.engine.interface import VoiceRefused
-from voicegate.engine.voices.regular_file import read_regular_file
 
 # How files' names end; lower case.
 SUFFIXES: Final = (".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 MAX_BYTES: Final = 64 * 1024 * 1024  # of a file on this machine
+_MAX_TEXT_BYTES: Final = 64 * 1024  # what a transcript may be long is told when it is read
 WANTED: Final = "make it WAV, FLAC, Ogg or MP3"
 _HEAD_BYTES: Final = 16
 # By what is at which place. An ID3 tag stands before MP3, and before FLAC of some writers.
@@ -29,11 +35,30 @@ _OTHERS: Final = (
 )
 
 
-def read_sound_file(path: Path) -> bytes:
-    """Raises OSError, VoiceRefused."""
-    content = read_regular_file(path, MAX_BYTES)
-    check_is_sound_file(content)
+class UnreadableFile(ValueError):
+    """The message names the file and what is wrong."""
+
+
+def read_recording(path: Path) -> bytes:
+    """Raises UnreadableFile."""
+    try:
+        content = read_regular_file(path, MAX_BYTES)
+        check_is_sound_file(content)
+    except OSError as error:
+        raise UnreadableFile(f"{path} cannot be read: {error.strerror or error}") from error
+    except VoiceRefused as error:
+        raise UnreadableFile(f"{path}: {error}") from error
     return content
+
+
+def read_transcript(path: Path) -> str:
+    """Raises UnreadableFile."""
+    try:
+        return read_regular_file(path, _MAX_TEXT_BYTES).decode("utf-8-sig")
+    except OSError as error:
+        raise UnreadableFile(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(f"{path} is not UTF-8 text") from error
 
 
 def check_is_sound_file(content: bytes) -> None:
@@ -59,3 +84,16 @@ def _is_mpeg(head: bytes) -> bool:
         return False
     version, layer = head[1] >> 3 & 3, head[1] >> 1 & 3
     return version != 1 and layer in (1, 2)
+
+
+def read_regular_file(path: Path, max_bytes: int) -> bytes:
+    """Raises OSError, also for a device or a pipe, which may never end, and for a file that is larger."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)  # it may have grown, and some files have no size
+    if len(content) > max_bytes:
+        size, most = told_apart(max(status.st_size, len(content)) / 1e6, max_bytes / 1e6, decimals=1)
+        raise OSError(errno.EFBIG, f"it has {size} MB; at most {most}")
+    return content

@@ -16,19 +16,17 @@ import msgspec
 from voicegate.clients.python.address import key_headers, path_beside, stream_url, tls_for, untrusted
 from voicegate.clients.python.refusal import answered
 from voicegate.engine import units
-from voicegate.engine.interface import NewVoice, VoiceRefused, check_voice_name
+from voicegate.engine.interface import NewVoice, check_voice_name
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.files import default_voice, pair_of, voice_names
 from voicegate.engine.voices.pace import VoicePace, pace_in
-from voicegate.engine.voices.regular_file import read_regular_file
-from voicegate.engine.voices.sound_files import read_sound_file
+from voicegate.engine.voices.sound_files import UnreadableFile, read_recording, read_transcript
 from voicegate.gateway.cli.extras import server_imports
 from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
 from voicegate.gateway.cli.terminal import CommandError, note, say
 from voicegate.gateway.config import from_environment
 
 _TIMEOUT_S: Final = 5.0
-_MAX_TEXT_BYTES: Final = 64 * 1024  # what a transcript may be long is told when it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +142,11 @@ def _add(options: argparse.Namespace) -> int:
     path = _path(model_dir, options.name)
     if path.exists() and not options.replace:
         raise CommandError(f"{path} exists: --replace overwrites it")
-    transcript = options.text or ""
-    if options.text_file is not None:
-        transcript = _read_text(options.text_file)
-
-    recording = _read_recording(options.wav)  # before what takes seconds to be loaded
+    try:  # before what takes seconds to be loaded
+        transcript = (options.text or "") if options.text_file is None else read_transcript(options.text_file)
+        recording = read_recording(options.wav)
+    except UnreadableFile as error:
+        raise CommandError(str(error)) from error
 
     with server_imports():
         from voicegate.gateway.cli.enrol import add_voice  # noqa: PLC0415 - imports torch
@@ -233,26 +231,6 @@ def _checked_config(model_dir: Path) -> ModelConfig:
         return check_config(model_dir)
     except UnfitFile as error:
         raise CommandError(str(error)) from error
-
-
-def _read_recording(path: Path) -> bytes:
-    """Raises CommandError."""
-    try:
-        return read_sound_file(path)
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
-    except VoiceRefused as error:
-        raise CommandError(f"{path}: {error}") from error
-
-
-def _read_text(path: Path) -> str:
-    """Raises CommandError."""
-    try:
-        return read_regular_file(path, _MAX_TEXT_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"{path} is not UTF-8 text") from error
 
 
 def read_voices(model_dir: Path) -> Voices:

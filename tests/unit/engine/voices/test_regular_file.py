@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from voicegate.engine.voices.regular_file import read_regular_file
+from voicegate.engine.voices.sound_files import read_regular_file
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
