@@ -116,7 +116,7 @@ unit: setup
 disturbed: setup  ## the same tests, with sockets' events late and in another order (tests/support/disturbance.py)
 	$(PYTEST) -p tests.support.disturbance -m "not gpu and not soak"
 
-soak: $(DEV) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile too: a quarter of an hour, 3 GB
+soak: $(DEV) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile and the quick start too: half an hour, 8 GB
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -p tests.soak.keeping -m soak # torch's kernels by shape, which would look like a leak
 
 wheels: $(DEV)  ## wheels and source archives, into dist/

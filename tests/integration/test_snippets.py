@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.patience import PATIENCE_S
+from tests.support.programs import required
 from tests.support.snippets import ROOT, Snippet, commands, snippets
 from voicegate import __version__
 from voicegate.engine.fake.engine import VOICES, FakeEngine
@@ -186,6 +187,8 @@ async def ran(command: str, folder: Path, **variables: str) -> str:
 
 @pytest.mark.parametrize("line", sorted({line for _, line in SHELL if kinds_of(line) == ["run"]}))
 async def test_a_command_runs_as_it_stands(line: str, address: str, tmp_path: Path) -> None:
+    if line.startswith("curl "):
+        required("curl")
     line = re.sub(r"\b(localhost|host):8080", address, line)
     await ran(line, tmp_path, VOICEGATE_PORT=address.partition(":")[2], KEY="any")
     for name in re.findall(r"-o (\S+)", line):
