@@ -85,7 +85,7 @@ def headline(gpu: dict[str, Any] | None, cpu: dict[str, Any] | None) -> list[str
         *rows,
         "",
         "Times count from the first text sent, over loopback, to a warm server as shipped; a dash was not measured."
-        f"{weights if is_generated else ''} [All loads, machines and caveats](docs/measured.md).",
+        f"{weights if is_generated else ''} [Later commits, all loads and caveats](docs/measured.md).",
     ]
 
 
