@@ -129,6 +129,9 @@ def open_library(
 ) -> VllmLibrary:
     """Import the package and load the checkpoint. Raises EngineError where that does not go, with the remedy."""
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # it would tell its makers of this machine
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads, and perhaps CUDA
+    if settings.is_repetition_aware:
+        os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")  # the first one has logits processors
     try:
         arguments, params = import_module("vllm.engine.arg_utils"), import_module("vllm.sampling_params")
         async_llm, exceptions = import_module("vllm.v1.engine.async_llm"), import_module("vllm.v1.engine.exceptions")
@@ -149,7 +152,7 @@ def open_library(
                 enforce_eager=settings.is_eager,
                 # The processor needs the newest ids.
                 async_scheduling=not settings.is_repetition_aware,
-                logits_processors=[PROCESSOR] if settings.is_repetition_aware else [],
+                logits_processors=[PROCESSOR] if settings.is_repetition_aware else None,
                 disable_log_stats=True,
             )
         )

@@ -7,6 +7,7 @@ that is condensed when a request leaves, by moves, as in vLLM. A model of the te
 import asyncio
 import importlib
 import importlib.metadata
+import math
 import sys
 import threading
 from abc import ABC
@@ -102,7 +103,7 @@ class Behaviour:
     model: Model
     refuses: Callable[[Sequence[int]], str | None] = lambda _: None
     breaks_with: Exception | None = None  # whatever is asked of it next
-    is_silent: bool = False
+    num_steps: float = math.inf  # that it takes before it falls silent
     version: str = "0.26.0"
 
 
@@ -134,7 +135,7 @@ class AsyncLLM:
         self._stored: list[list[int]] = []
         self._added: list[_Request] = []
         self._processors = []
-        for named in arguments["logits_processors"]:
+        for named in arguments["logits_processors"] or ():
             module, _, name = named.partition(":")
             self._processors.append(getattr(importlib.import_module(module), name)(None, torch.device("cpu"), False))
 
@@ -179,9 +180,10 @@ class AsyncLLM:
             await asyncio.sleep(0)
             if not self._batch:
                 return
-            if self.behaviour.is_silent:
+            if self.behaviour.num_steps < 1:
                 await asyncio.sleep(0.01)
                 continue
+            self.behaviour.num_steps -= 1
             if self.behaviour.breaks_with is not None:
                 for request in self._batch:
                     request.queue.put_nowait(self.behaviour.breaks_with)

@@ -1,5 +1,6 @@
 """The backend over the stand-in: what it asks for, cancelling, refusals, silence, a dead engine, growing text."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -55,7 +56,7 @@ def test_its_own_sampling_wants_the_newest_ids_and_nucleus_does_without() -> Non
         outputs(made)
         params = made.llm.params[-1]
     assert (aware["async_scheduling"], len(aware["logits_processors"])) == (False, 1)
-    assert (plain["async_scheduling"], plain["logits_processors"]) == (True, [])
+    assert (plain["async_scheduling"], plain["logits_processors"]) == (True, None)
     assert (params.top_p, params.top_k, params.extra_args) == (0.8, 25, None)
 
 
@@ -84,14 +85,15 @@ class Endless(SmallModel):
 
 
 def test_a_cancelled_one_is_aborted_in_the_engine_and_the_others_go_on() -> None:
-    with running(Behaviour(Endless())) as made:
+    with running(Behaviour(Endless(), num_steps=5)) as made:
         made.backend.add(request(0, max_tokens=150))
         made.backend.add(request(1, max_tokens=20))
         made.backend.wait()
         made.backend.abort(0)
         assert made.backend.num_free_slots == 2
-        found = outputs(made)
         until(lambda: made.llm.aborted == ["leg-0"])
+        made.llm.behaviour.num_steps = math.inf
+        found = outputs(made)
     assert [each.sequence_id for each in found if each.is_final] == [1]
 
 
@@ -137,7 +139,7 @@ def test_a_dead_engine_is_told(is_begun: bool) -> None:
 
 def test_an_engine_that_falls_silent_is_told() -> None:
     with running(first_token_timeout_s=0.5, token_timeout_s=0.5) as made:
-        made.llm.behaviour.is_silent = True
+        made.llm.behaviour.num_steps = 0
         made.backend.add(request())
         with pytest.raises(LlmDied, match=r"vLLM: nothing has come of it for 0\.5 s"):
             outputs(made)
