@@ -1,8 +1,7 @@
 """Plain English in documents and docstrings: `python -m tests.prose` prints each offence, and fails where it found one.
 
 Documents: at most 25 words a sentence, one colon or semicolon, none of the beginnings and words below, and a mean
-under 18 words. Docstrings and comments of Python files: the beginnings alone. `--table` prints counts by document,
-`--all` looks at everything.
+under 18 words. Docstrings and comments of Python files: the beginnings alone. `--table` prints counts by document.
 """
 
 import ast
@@ -23,8 +22,6 @@ DOCUMENTS = ("*.md", "docs/**/*.md", "clients/*/README.md", "models/**/*.md")
 SOURCES = ("bench", "clients", "deploy", "engine", "gateway", "models", "protocol", "tests", "voicegate")
 LONGEST, MEAN = 25, 18
 MOST_DECISIONS, WORDS_OF_DECISIONS = 25, 20_000
-# Documents and folders that older sentences keep from these rules: only ever shorter.
-NOT_YET: tuple[str, ...] = ()
 BEGINNINGS = re.compile(r"(?:Of|Who|Whoever|What|The same|That)\b(?!-)")
 # Behind one of these is a place; anything else is most often a time.
 _PLACES = (
@@ -119,10 +116,6 @@ def files(*patterns: str) -> list[Path]:
     return sorted(path for path in found if not _OTHERS.search(f"/{path.relative_to(ROOT)}"))
 
 
-def is_held(path: Path) -> bool:
-    return not str(path.relative_to(ROOT)).startswith(NOT_YET)
-
-
 def offences_of_decisions() -> Iterator[Offence]:
     decisions = [path for path in files("docs/adr/*.md") if path.name != "README.md"]
     num_words = sum(sentence.num_words for path in decisions for sentence in sentences_of(path.read_text()))
@@ -139,12 +132,11 @@ def print_table() -> None:
 
 
 def main() -> int:
-    everything = "--all" in sys.argv
     offences = list(offences_of_decisions())
     for path in files(*DOCUMENTS):
-        offences += offences_of(path, path.read_text()) if everything or is_held(path) else ()
+        offences += offences_of(path, path.read_text())
     for path in files(*(f"{folder}/**/*.py" for folder in SOURCES)):
-        offences += beginnings_in(path, path.read_text()) if everything or is_held(path) else ()
+        offences += beginnings_in(path, path.read_text())
     if "--table" in sys.argv:
         print_table()
     for offence in offences:

@@ -65,7 +65,5 @@ def test_a_comment_that_goes_on_has_one_beginning() -> None:
     ]
 
 
-def test_documents_that_are_held_are_plain() -> None:
-    assert [
-        each for path in prose.files(*prose.DOCUMENTS) if prose.is_held(path) for each in found(path.read_text())
-    ] == []
+def test_documents_are_plain() -> None:
+    assert [each for path in prose.files(*prose.DOCUMENTS) for each in found(path.read_text())] == []
