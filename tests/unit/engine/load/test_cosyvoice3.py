@@ -1,4 +1,4 @@
-"""What a GPU gets of CosyVoice3's flow and vocoder: our kernels, where nothing takes their place."""
+"""CosyVoice3's flow and vocoder on a GPU: our kernels, where nothing takes their place."""
 
 from dataclasses import replace
 from pathlib import Path
