@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pytest
+import torch
 
 from voicegate.bench import environment, results_file
 
@@ -132,6 +133,8 @@ def tests_of(path: str, root: Path) -> list[str]:
     """In the order in which they run: named for the module, importing it, beside those, of the whole."""
     module = Path(path)
     mirrored = Path("tests/unit") / module.parent
+    while not (root / mirrored).exists():
+        mirrored = mirrored.parent
     files = sorted((root / mirrored).rglob("test_*.py"))
     imported = f"voicegate.{module.parent.as_posix().replace('/', '.')}"
     forms = (f"{imported}.{module.stem} import", f"{imported} import {module.stem}")
@@ -141,7 +144,8 @@ def tests_of(path: str, root: Path) -> list[str]:
             return 0
         return 1 if any(form in file.read_text() for form in forms) else 2
 
-    named = [str(each.relative_to(root)) for each in sorted(files, key=rank)]
+    ordered = sorted(files, key=lambda file: (rank(file), "cuda" in file.parts, file))
+    named = [str(each.relative_to(root)) for each in ordered]
     return [*named, *(each for each in _OF_THE_WHOLE[module.parts[0]] if each != str(mirrored))]
 
 
@@ -208,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report: dict[str, Any] = {"environment": environment.describe(), "seed": options.seed, "mutations": {}}
     if options.json is not None and options.json.exists():
         report |= json.loads(options.json.read_text())
-    os.environ["OMP_NUM_THREADS"] = "1"  # as tests/conftest.py has it, which comes too late here
+    torch.set_num_threads(1)  # as tests/conftest.py has it, which comes too late here
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "tree"
         ignored = shutil.ignore_patterns(".git", ".venv", "node_modules", "build", "dist", ".*_cache", ".hypothesis")
