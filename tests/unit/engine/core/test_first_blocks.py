@@ -93,6 +93,18 @@ def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins
     assert SHORT not in begins
 
 
+def test_a_sentence_that_is_still_written_is_a_later_one_too(begins: list[bool]) -> None:
+    engine = HandDrivenEngine(TWO, stages())
+    utterance_id = engine.submit("u", mode=INCREMENTAL)
+    engine.core.push_text(utterance_id, "Good morning. And welcome back to the ")
+    engine.run()
+    engine.core.push_text(utterance_id, "show.")
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert isinstance(engine.heard[utterance_id].end, Done)
+    assert begins == [SHORT, USUAL]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -179,3 +179,15 @@ def test_a_clause_that_is_set_aside_and_has_nothing_to_say_ends(monkeypatch: pyt
     engine.run()
     assert isinstance(engine.heard[utterance_id].end, Done)
     assert models.held == free
+
+
+def test_nothing_is_reserved_where_nobody_speaks() -> None:
+    engine = HandDrivenEngine(CONFIG, hollow().stages)
+    assert engine.core.gauges["reserved_flow_blocks"] == 0
+    utterance_id = engine.submit("u")
+    engine.core.push_text(utterance_id, f"{SIXTEEN}. ")
+    engine.step()
+    assert engine.core.gauges["reserved_flow_blocks"] > 0
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert engine.core.gauges["reserved_flow_blocks"] == 0

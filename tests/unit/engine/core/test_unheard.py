@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import PCM, HandDrivenEngine, Heard
+from tests.support.word_times import words_in_time
 from voicegate.engine.interface import AudioReady, Done, Failed, Flushed, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.backend import SequenceOutput
 
@@ -65,6 +66,7 @@ def test_words_without_sound_are_tried_again_with_another_seed(mode: SpeakingMod
     assert not heard.end.is_truncated
     first, second = mute.seeds.values()
     assert first != second
+    assert [word.text for word in words_in_time(heard.events)] == FIRST.split()
     assert (warnings_in(logs), mute.num_unheard) == ([], 0)
 
 
