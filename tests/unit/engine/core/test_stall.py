@@ -1,16 +1,22 @@
-"""The stall timer on the tiny model: what an agent leaves unfinished is said, once and in time, on a clock of ours."""
+"""The stall timer: what an agent leaves unfinished is said, once and in time, on a clock of ours."""
 
 from dataclasses import replace
 
 import pytest
 
+from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
+from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import AtRest, AudioReady, Done, Flushed, SpeakingMode, UtteranceId
 
 STALL_S = 0.35
 STALLING = replace(CONFIG, stall_ms=350, stall_lead_ms=500)
 UNFINISHED = "Good morning, let me see what"  # "what" may go on as "whatever"
+
+
+def hollow_engine(config: EngineConfig) -> HandDrivenEngine:
+    return HandDrivenEngine(config, hollow().stages)
 
 
 def audio_ms(heard: Heard) -> int:
@@ -51,7 +57,7 @@ def said_at_s(engine: HandDrivenEngine, utterance_id: UtteranceId) -> float | No
 
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 def test_what_waits_is_said_after_the_stall_up_to_the_last_whole_word(mode: SpeakingMode) -> None:
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = pushed(UNFINISHED, mode, engine)
     heard = engine.heard[utterance_id]
     wake_s = until_idle(engine)
@@ -72,14 +78,14 @@ def test_what_waits_is_said_after_the_stall_up_to_the_last_whole_word(mode: Spea
 
 
 def test_nothing_heard_yet_is_due_as_soon_as_the_writer_has_paused_for_so_long() -> None:
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     engine.now_s = 10.0
     pushed("Let me see ", SpeakingMode.CLAUSE, engine)
     assert until_idle(engine) == pytest.approx(10.0 + STALL_S)
 
 
 def test_every_push_starts_the_wait_anew() -> None:
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = pushed("Let me ", SpeakingMode.CLAUSE, engine)
     for _ in range(5):
         engine.now_s += STALL_S * 0.9
@@ -92,7 +98,7 @@ def test_every_push_starts_the_wait_anew() -> None:
 
 def test_a_listener_with_audio_left_is_not_given_half_a_sentence() -> None:
     """The rest of the sentence may come before it is missed."""
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = pushed("Good morning, and how are you today? I think that ", SpeakingMode.CLAUSE, engine)
     until_idle(engine)
     left_ms = audio_ms(engine.heard[utterance_id])
@@ -104,7 +110,7 @@ def test_a_listener_with_audio_left_is_not_given_half_a_sentence() -> None:
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 @pytest.mark.parametrize("stall_ms", [0, 350])
 def test_without_anything_that_waits_there_is_nothing_to_wake_for(mode: SpeakingMode, stall_ms: int) -> None:
-    engine = HandDrivenEngine(replace(STALLING, stall_ms=stall_ms))
+    engine = hollow_engine(replace(STALLING, stall_ms=stall_ms))
     utterance_id = pushed("Good morning. ", mode, engine)
     engine.core.flush_text(utterance_id, "f")
     until_idle(engine)
@@ -118,7 +124,7 @@ def test_without_anything_that_waits_there_is_nothing_to_wake_for(mode: Speaking
 
 
 def test_off_means_that_text_waits_for_ever() -> None:
-    engine = HandDrivenEngine(replace(STALLING, stall_ms=0))
+    engine = hollow_engine(replace(STALLING, stall_ms=0))
     utterance_id = pushed("Let me see ", SpeakingMode.CLAUSE, engine)
     assert until_idle(engine) is None
     engine.now_s = 3600.0
@@ -127,7 +133,7 @@ def test_off_means_that_text_waits_for_ever() -> None:
 
 
 def test_half_a_number_waits_also_through_a_stall() -> None:
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = pushed("It is 3", SpeakingMode.CLAUSE, engine)
     wake_s = until_idle(engine)
     assert wake_s is not None
@@ -141,7 +147,7 @@ def test_half_a_number_waits_also_through_a_stall() -> None:
 
 
 def test_a_stall_that_has_nothing_to_say_is_over() -> None:
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = pushed("3", SpeakingMode.CLAUSE, engine)
     wake_s = until_idle(engine)
     assert wake_s is not None
@@ -155,7 +161,7 @@ def test_a_stall_that_has_nothing_to_say_is_over() -> None:
 
 def test_text_waits_for_no_longer_than_its_context_lets_it() -> None:
     """However steadily more of it comes: the time counts from the oldest word."""
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = engine.submit("u", max_buffer_delay_ms=1000)
     for _ in range(4):
         engine.core.push_text(utterance_id, "let me see ")
@@ -168,7 +174,7 @@ def test_text_waits_for_no_longer_than_its_context_lets_it() -> None:
 
 def test_what_comes_behind_a_stall_waits_as_long_again() -> None:
     """A word that the stall has left waits on, and is no reason to say at once what comes to it."""
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = engine.submit("u", max_buffer_delay_ms=1000)
     engine.core.push_text(utterance_id, "Let me see what")
     assert said_at_s(engine, utterance_id) == pytest.approx(1.0)
@@ -182,7 +188,7 @@ def test_what_comes_behind_a_stall_waits_as_long_again() -> None:
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL])
 @pytest.mark.parametrize("delay_ms", [0, 100, 3000])
 def test_a_context_says_for_itself_how_long_its_text_waits(mode: SpeakingMode, delay_ms: int) -> None:
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     engine.now_s = 10.0
     utterance_id = engine.submit("u", mode=mode, max_buffer_delay_ms=delay_ms)
     engine.core.push_text(utterance_id, "Well, ")
@@ -192,7 +198,7 @@ def test_a_context_says_for_itself_how_long_its_text_waits(mode: SpeakingMode, d
 
 def test_what_a_pass_is_given_as_it_comes_waits_from_its_last_word_on() -> None:
     """Else a long sentence would be cut in the middle, though all of it is said as it is written."""
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = engine.submit("u", mode=SpeakingMode.BISTREAM, max_buffer_delay_ms=1000)
     for _ in range(5):
         engine.now_s += 0.5

@@ -1,11 +1,13 @@
-"""Utterances at rest on the tiny model: when they rest, and that nothing of what they say later is changed by it."""
+"""Utterances at rest: when they rest, and that nothing of what they say later is changed by it."""
 
 from dataclasses import replace
 
 import pytest
 
+from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
+from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import AtRest, AudioReady, Cancelled, Done, SpeakingMode, UtteranceId
 
 STALL_S, STALL_LEAD_S = 0.35, 0.5
@@ -16,6 +18,10 @@ MODES = [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL, SpeakingMode.BISTREAM]
 
 def rests_of(heard: Heard) -> list[int]:
     return [event.num_chars for event in heard.events if isinstance(event, AtRest)]
+
+
+def hollow_engine(config: EngineConfig = CONFIG) -> HandDrivenEngine:
+    return HandDrivenEngine(config, hollow().stages)
 
 
 def until_idle(engine: HandDrivenEngine) -> float | None:
@@ -35,7 +41,7 @@ def until_rest(engine: HandDrivenEngine, utterance_id: UtteranceId) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_who_rested_sounds_as_one_that_did_not(mode: SpeakingMode) -> None:
     """Its voice, its seed, what its text said before, and the encoder are where they were."""
-    rested, in_one_go = HandDrivenEngine(), HandDrivenEngine()
+    rested, in_one_go = hollow_engine(), hollow_engine()
     for engine in (rested, in_one_go):
         utterance_id = engine.submit("u", mode=mode)
         engine.core.push_text(utterance_id, FIRST)
@@ -61,13 +67,13 @@ def test_who_rested_sounds_as_one_that_did_not(mode: SpeakingMode) -> None:
 def test_a_writer_who_has_paused_behind_a_sentence_leaves_its_place_before_the_listener_runs_dry(
     mode: SpeakingMode,
 ) -> None:
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = engine.submit("u", mode=mode)
     engine.core.push_text(utterance_id, FIRST)
     heard = engine.heard[utterance_id]
     until_idle(engine)
     left_ms = sum(len(event.packets) * 20 for event in heard.events if isinstance(event, AudioReady))
-    assert left_ms > 1000
+    assert left_ms > 1000 * (STALL_S + STALL_LEAD_S)
     assert not rests_of(heard), "more may come, and be missed"
     until_rest(engine, utterance_id)
     assert rests_of(heard) == [len(FIRST)]
@@ -83,7 +89,7 @@ def test_a_writer_who_has_paused_behind_a_sentence_leaves_its_place_before_the_l
 
 
 def test_half_a_number_keeps_its_place() -> None:
-    engine = HandDrivenEngine(STALLING)
+    engine = hollow_engine(STALLING)
     utterance_id = engine.submit("u")
     engine.core.push_text(utterance_id, "It is 3")
     until_rest(engine, utterance_id)
@@ -94,7 +100,7 @@ def test_half_a_number_keeps_its_place() -> None:
 
 
 def test_what_was_flushed_without_a_word_rests_too_and_a_cancel_tells_all_of_its_text() -> None:
-    engine = HandDrivenEngine()
+    engine = hollow_engine()
     utterance_id = engine.submit("u")
     for number, text in enumerate(("...", "", " ")):
         engine.core.push_text(utterance_id, text)
