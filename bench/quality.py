@@ -78,7 +78,7 @@ def from_files(directory: Path) -> Spoken:
 
 
 def by_an_engine(options: argparse.Namespace) -> Spoken:
-    # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
+    # The lead would hold a single utterance back to real time; here it is to run as fast as it can.
     config = with_settings(EngineConfig(options.model, device=options.device, lead_ms=3_600_000), options.set)
     set_threads(config)
     config = resolved_for_device(config)

@@ -163,7 +163,7 @@ class EngineConfig:
     # keep about two cores busy. None: by device, on a GPU half the cores and at most 8.
     encoder_processes: int | None = None
 
-    # Utterances that may wait for room in the models before newcomers are refused.
+    # Utterances that may wait for room in the models before new requests are refused.
     # Higher -> bursts are smoothed; lower -> a client knows sooner that it should ask another server.
     max_waiting_utterances: int = 32
     # Flow blocks (a second each) are set aside for a clause by this guess at its length; English has about 6.
@@ -172,10 +172,10 @@ class EngineConfig:
 
     # Whole blocks, or shorter ones with as many frames, that are solved in one call: 34 on an H200, on smaller GPUs as
     # many as take about as long. The flow takes the largest of its buckets that is no larger.
-    # Higher -> more throughput; lower -> less waiting for company.
+    # Higher -> more throughput; lower -> less waiting for others.
     max_flow_batch: int = 0
     # Limit while every listener who waits for something has more than a second left to play.
-    max_calm_flow_batch: int = 0
+    max_buffered_flow_batch: int = 0
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -203,14 +203,14 @@ class EngineConfig:
         # A GPU's steps are so short that a block of 10 tokens is followed in time by the next, also by words.
         first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12 if has_wide_vectors else 17)
         has_two = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _TWO_LAYOUTS_BYTES
-        max_calm_flow_batch = gpu.share_of(84) if is_gpu and not self.max_flow_batch else max_flow_batch
+        max_buffered_flow_batch = gpu.share_of(84) if is_gpu and not self.max_flow_batch else max_flow_batch
         return replace(
             self,
             max_utterances=self.max_utterances or (1024 if is_gpu else 64),
             max_active_clauses=self.max_active_clauses or (_active_clauses(gpu) if is_gpu else 8),
             kv_dtype=self._kv_dtype(gpu if is_gpu else None) if self.kv_dtype == "auto" else self.kv_dtype,
             max_flow_batch=max_flow_batch,
-            max_calm_flow_batch=self.max_calm_flow_batch or max_calm_flow_batch,
+            max_buffered_flow_batch=self.max_buffered_flow_batch or max_buffered_flow_batch,
             first_block_tokens=first_block_tokens,
             whole_first_block_tokens=self.whole_first_block_tokens or (5 if has_two else first_block_tokens),
             encoder_processes=_encoder_processes(is_gpu) if self.encoder_processes is None else self.encoder_processes,

@@ -1,4 +1,4 @@
-"""Which of several engine processes, or token2wavs of one, takes a newcomer. Pure."""
+"""Which of several engine processes, or token2wavs of one, takes a new request. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class Load:
     def taken(self) -> float:
         """Share of its places, of its memory, and of its places once more that others wait for.
 
-        What it was told of is added to `num_placed`, which counts at once: else newcomers who come in one moment would
-        all go to one process.
+        What it was told of is added to `num_placed`, which counts at once: else new requests who come in one moment
+        would all go to one process.
         """
         places = max(self.max_live, 1)
         memory = 1.0 - self.num_blocks_free / self.max_blocks if self.max_blocks else 0.0

@@ -6,7 +6,7 @@
 Scenarios, any number of them; N: streams, or --streams where the name has none
 
     first-audio   one stream at a time, a short text given whole
-    live-N        N live streams in real time: first audio of newcomers beside them
+    live-N        N live streams in real time: first audio of new requests beside them
     sustain-N     the same; the verdict is whether N were sustained (C100, first audio p95, nothing refused)
     burst-N       N at once as fast as it goes: throughput
     cancel-N      cancels beside N live streams: cancel -> slot free

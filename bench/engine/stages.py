@@ -159,7 +159,7 @@ def by_stage(
     Raises ValueError or EngineError where the model cannot be loaded.
     """
     set_threads(config)
-    # The lead would hold a lone utterance back to real time; here it is to run as fast as it can.
+    # The lead would hold a single utterance back to real time; here it is to run as fast as it can.
     config = replace(resolved_for_device(replace(config, device="cpu")), lead_ms=_NO_LEAD_MS)
     tell(f"loading {config.model_dir}")
     started_s = time.perf_counter()

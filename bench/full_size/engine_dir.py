@@ -54,20 +54,20 @@ def _engine_items(target: Path, sizes: AnySizes, options: ConvertOptions, ending
     raw = raw_json(sizes, name=MODEL_NAME, decoding=options.decoding)
     model = check_model_json(raw, name=MODEL_NAME)
     tokenizer = _tokenizer(target, sizes, ending)
-    worths = natural.Worths(model, tokenizer) if ending is Ending.NATURAL else None
+    speech_counts = natural.SpeechCounts(model, tokenizer) if ending is Ending.NATURAL else None
     for part in PARTS:
         dtype = options.dtype_of(part)
         recipe = {"generated": asdict(sizes), "dtype": dtype, "ending": ending.value}
-        write = partial(_write_generated, part, model, dtype, ending, worths)
+        write = partial(_write_generated, part, model, dtype, ending, speech_counts)
         yield Item(f"{part}.safetensors", recipe, _part_bytes(part, model, dtype), write)
     yield bytes_item("tokenizer.json", tokenizer.to_str().encode())
     if model.family == COSYVOICE3:
         write_noise = partial(write_flow_noise, progress=TerminalProgress())
         yield Item("flow_noise.safetensors", {}, flow_noise_bytes(), write_noise)
-    if worths is None:
+    if speech_counts is None:
         yield _voice_item(VOICE_NAME, model)
     else:
-        for number, prompt in enumerate(natural.prompts(worths), 1):
+        for number, prompt in enumerate(natural.prompts(speech_counts), 1):
             yield _voice_item(f"{VOICE_NAME}-{number}", model, **asdict(prompt))
     yield bytes_item("model.json", json.dumps(raw, indent=1).encode() + b"\n")
 
@@ -77,13 +77,13 @@ def _write_generated(
     model: ModelConfig,
     dtype: str,
     ending: Ending,
-    worths: natural.Worths | None,
+    speech_counts: natural.SpeechCounts | None,
     path: Path,
     advance: Advance,
 ) -> Written:
     state = generate(part, model, never_stop=ending is not Ending.DRAWN)
-    if part == "llm" and worths is not None:
-        natural.teach_lengths(state, model, worths)
+    if part == "llm" and speech_counts is not None:
+        natural.teach_lengths(state, model, speech_counts)
     return write_safetensors(path, weights_entries(part, model, state, DTYPES[dtype]), advance=advance)
 
 

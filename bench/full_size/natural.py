@@ -62,7 +62,7 @@ def english_merges() -> list[tuple[str, str]]:
     return [(left, right) for left, right in json.loads(tokenizer.to_str())["model"]["merges"]]
 
 
-class Worths:
+class SpeechCounts:
     """Speech tokens that each text id is worth."""
 
     def __init__(self, model: ModelConfig, tokenizer: Tokenizer) -> None:
@@ -80,23 +80,23 @@ class Worths:
         return ids
 
 
-def prompts(worths: Worths) -> Iterator[Prompt]:
+def prompts(speech_counts: SpeechCounts) -> Iterator[Prompt]:
     """As long as their transcripts are worth: near PROMPT_TOKENS, one each."""
     words = " ".join(ENGLISH.sentences).split()
     for number, wanted in enumerate(PROMPT_TOKENS):
         begin = number * len(words) // len(PROMPT_TOKENS)
         end = begin + 1
-        while worths.of(" ".join(words[begin:end])) < wanted - _MOST_WORTH:
+        while speech_counts.of(" ".join(words[begin:end])) < wanted - _MOST_WORTH:
             end += 1
         transcript = " ".join(words[begin:end])
-        yield Prompt(transcript, round(worths.of(transcript)))
+        yield Prompt(transcript, round(speech_counts.of(transcript)))
 
 
-def teach_lengths(state: Mapping[str, torch.Tensor], model: ModelConfig, worths: Worths) -> None:
+def teach_lengths(state: Mapping[str, torch.Tensor], model: ModelConfig, speech_counts: SpeechCounts) -> None:
     """Changes the LLM's weights of source.generate, made with `never_stop`, in place."""
     llm = model.llm
     text_table, speech_table = state[TEXT_TABLE], state[SPEECH_TABLE]
-    text_table[:, _WORTH] = _UNIT * torch.from_numpy(worths.by_id.astype(np.float32))
+    text_table[:, _WORTH] = _UNIT * torch.from_numpy(speech_counts.by_id.astype(np.float32))
     speech_table[:, _WORTH] = -_UNIT
     speech_table[[llm.sos_id, llm.task_id], _WORTH] = 0
     text_table[:, _SUM] = 0

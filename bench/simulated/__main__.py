@@ -74,7 +74,7 @@ def line(scenario: Scenario, found: dict[str, Any]) -> str:
     cells = (
         f"{scenario!s:<16} {found['num']:>4} {first['p50']:>7.0f}/{first['p95']:<6.0f}",
         f"{100 * found['c100']:>6.1f} % {found['longest_gap_ms']:>6.0f}",
-        f"{llm['share_of_time']:>6.2f} x{llm['rows_per_step']:<5.1f} {llm['readings_per_s']:>6.0f}",
+        f"{llm['share_of_time']:>6.2f} x{llm['rows_per_step']:<5.1f} {llm['reprefills_per_s']:>6.0f}",
         f"{flow['share_of_time']:>6.2f} x{flow['rows_per_step']:<5.1f} {found['host']['share_of_time']:>5.2f}",
     )
     return " ".join(cells)

@@ -89,7 +89,7 @@ class _Work:
 
     left_s: float
     num_blocks: float  # of the flow
-    is_reading: bool  # of the LLM
+    is_reprefill: bool  # of the LLM
     is_early: bool  # of the LLM: decodes of few rows
     marks: list[Mark] = field(default_factory=list)
 
@@ -103,9 +103,9 @@ class Lane:
         self._device = device
 
     def launch(
-        self, seconds: float, *, num_blocks: float = 0.0, is_reading: bool = False, is_early: bool = False
+        self, seconds: float, *, num_blocks: float = 0.0, is_reprefill: bool = False, is_early: bool = False
     ) -> None:
-        self.works.append(_Work(seconds, num_blocks, is_reading, is_early))
+        self.works.append(_Work(seconds, num_blocks, is_reprefill, is_early))
 
     def active(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -143,7 +143,7 @@ class Device:
 
     def llm_step(self, num_rows: int, num_lines: int) -> None:
         early = is_early(num_rows, num_lines)
-        self.llm.launch(llm_step_s(num_rows, num_lines), is_reading=num_lines > 0, is_early=early)
+        self.llm.launch(llm_step_s(num_rows, num_lines), is_reprefill=num_lines > 0, is_early=early)
 
     def euler_step(self, num_frames: int) -> None:
         self.token2wav.launch(euler_step_s(num_frames), num_blocks=num_frames / FRAMES_PER_BLOCK)
@@ -186,7 +186,7 @@ class Device:
 
 def _slowdowns(llm: _Work, num_blocks: float) -> tuple[float, float]:
     """Slowdowns of the LLM's work and of the flow's, side by side."""
-    if llm.is_reading:
+    if llm.is_reprefill:
         return float(np.interp(num_blocks, _BESIDE_BLOCKS, _READING_SLOWDOWN)), _FLOW_SLOWDOWN_BY_READINGS
     if llm.is_early:
         early = (

@@ -16,8 +16,8 @@ def _no_hint(*_: object) -> None:
 
 # The parts of each, and the values with which it does nothing.
 RULES: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
-    "calm-steps": ((constants, "CALM_STEP_EVERY", 1),),  # docs/adr/0009
-    "dry-share": ((constants, "DRY_SHARE", 0.0),),  # docs/adr/0006
+    "buffered-steps": ((constants, "BUFFERED_STEP_EVERY", 1),),  # docs/adr/0009
+    "underrun-share": ((constants, "UNDERRUN_SHARE", 0.0),),  # docs/adr/0006
     "gathering": ((constants, "GATHERING_S", -1.0),),  # docs/adr/0011
     "hold-back": ((Pipeline, "tell_after", _no_hint),),  # docs/adr/0009
     "light-guard": ((constants, "LIGHT_GUARD_S", math.inf),),  # docs/adr/0007

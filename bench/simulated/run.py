@@ -168,7 +168,7 @@ def figures(run: Run, window_s: tuple[float, float]) -> dict[str, Any]:
             "share_of_time": round(run.device.llm.busy_s / run_s, 3),
             "steps_per_s": round(counters["llm_steps"] / run_s, 1),
             "rows_per_step": round(counters["llm_rows"] / max(counters["llm_steps"], 1), 2),
-            "readings_per_s": round(llm.num_readings / run_s, 1),
+            "reprefills_per_s": round(llm.num_reprefills / run_s, 1),
             "prompt_lines_per_s": round(llm.num_prompt_lines / run_s),
         },
         "flow": {

@@ -62,7 +62,7 @@ class HollowRunner(LlmRunner):
     ) -> None:
         """`silent_tokens`: said in the last ten of each forty. `holds_back`: tokens that nobody needs yet."""
         super().__init__(config, costs.llm_lane, num_slots=num_slots, max_positions=_NO_LIMIT)
-        self.num_readings = 0  # of growing text
+        self.num_reprefills = 0  # of growing text
         self.num_prompt_lines = 0
         self.num_last_rows = 0
         self._tokens_per_text_token = tokens_per_text_token
@@ -107,7 +107,7 @@ class HollowRunner(LlmRunner):
 
     def read(self, sequence_id: int, text_ids: Sequence[int], *, until: int | None) -> None:
         if (sequence := self._named(sequence_id)) is not None:
-            self.num_readings += 1
+            self.num_reprefills += 1
             sequence.num_text_tokens = len(text_ids)
             sequence.is_text_complete = until is None
             sequence.until = until or 0

@@ -26,7 +26,7 @@ from voicegate.engine.backends.tensorrt import graph
 from voicegate.engine.backends.tensorrt.flow.shape import ENGINE_SHAPES, FlowShape
 from voicegate.engine.backends.tensorrt.flow.step_graph import flow_step_model
 from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
-from voicegate.engine.backends.tensorrt.lone_engine import LoneEngine
+from voicegate.engine.backends.tensorrt.single_engine import SingleEngine
 from voicegate.engine.backends.tensorrt.vocoder.filter_graph import filter_model
 from voicegate.engine.backends.tensorrt.wanted import filter_shapes
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
@@ -67,7 +67,7 @@ def export(model_dir: Path, out: Path, low: str | None) -> list[Path]:
     return paths
 
 
-def engine_ms(engine: LoneEngine) -> float:
+def engine_ms(engine: SingleEngine) -> float:
     """Time of one call, replayed in a CUDA graph."""
     from voicegate.bench.kernels.timing import device_ms  # noqa: PLC0415 - beside the GPU's kernels
 
@@ -103,7 +103,7 @@ def measure_flow_steps(trt: Any) -> dict[str, Any]:
     for shape in FLOW_SHAPES:
         ours_ms = block_ms(solver, fixture, shape.num_rows, shape.context_frames) / FULL_SIZE.num_euler_steps
         model = flow_step_model(fixture.model.estimator, shape, cfg_rate=FULL_SIZE.cfg_rate, low=FLOW_LOW)
-        results[shape.name] = {"ours_ms": ours_ms, "tensorrt_ms": engine_ms(LoneEngine(build(trt, model)))}
+        results[shape.name] = {"ours_ms": ours_ms, "tensorrt_ms": engine_ms(SingleEngine(build(trt, model)))}
         _tell(shape.name, results[shape.name])
     return results
 

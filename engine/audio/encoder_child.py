@@ -88,7 +88,7 @@ class EncoderChild:
     def open(self, audio: AudioFormat) -> "RemoteEncoding":
         """Its encoding has failed already if this process is lost. The process hears of it with what is asked first.
 
-        To write wakes the process, which takes a newcomer 0.1 ms of the engine's thread before its text is read.
+        To write wakes the process, which takes a new request 0.1 ms of the engine's thread before its text is read.
         """
         encoding = RemoteEncoding(self, next(self._numbers), audio)
         with self._lock:

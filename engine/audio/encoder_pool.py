@@ -43,8 +43,8 @@ class _Held:
 class EncoderProcesses:
     """A lost process fails its own utterances; the others take new ones, and a thread here replaces it.
 
-    While none is ready newcomers are to be refused (`unready_reason`): speech that cannot leave would hold the models'
-    room, and the replacement may be lost too.
+    While none is ready new requests are to be refused (`unready_reason`): speech that cannot leave would hold the
+    models' room, and the replacement may be lost too.
     """
 
     def __init__(self, num_processes: int) -> None:

@@ -1,7 +1,7 @@
 """The first packet of an utterance, made in the engine's thread: it need not go to an encoder process and back.
 
 The process makes them too, and what it answers is dropped: its encoder stands where the listener's decoder does then,
-and the stream is the same to the byte. Bounded, so that many newcomers do not keep the engine's thread.
+and the stream is the same to the byte. Bounded, so that many new requests do not keep the engine's thread.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from voicegate.engine.audio.opus import OpusEncoder
 from voicegate.engine.audio.packets import Samples
 from voicegate.engine.interface import AudioFormat, Codec
 
-# A packet takes 0.1 ms. Lower -> more newcomers go the long way, 1 ms; higher -> a burst of them is felt in speech.
+# A packet takes 0.1 ms. Lower -> more new requests go the long way, 1 ms; higher -> a burst of them is felt in speech.
 _STARTS_PER_S: Final = 100.0
 _STARTS_AT_ONCE: Final = 4
 

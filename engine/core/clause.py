@@ -79,7 +79,7 @@ class Clause:
     num_sayable_letters: int = 0  # of the words known by now, but for the last
     num_open_chars: int = 0  # of that last word, which may go on
     is_paused: bool = False  # its reading is over, its text was not
-    reading_since_s: float | None = None  # engine clock; None once samples have come of it
+    prefill_since_s: float | None = None  # engine clock; None once samples have come of it
     start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun
 
     def report(self) -> None:

@@ -18,7 +18,6 @@ from voicegate.engine.text.breaks import MAX_PAUSES_MS
 from voicegate.engine.text.characters import is_wide
 from voicegate.engine.text.growing import known
 from voicegate.engine.text.normalize import SpanReader
-from voicegate.engine.text.parting import part
 from voicegate.engine.text.phrase_breaks import PhraseBreaks
 from voicegate.engine.text.pronunciation import Pronunciation
 from voicegate.engine.text.segmenter import (
@@ -30,6 +29,7 @@ from voicegate.engine.text.segmenter import (
     SegmenterConfig,
     TextSpan,
 )
+from voicegate.engine.text.splitting import part
 from voicegate.engine.text.spoken_length import spoken_letters, written_letters
 from voicegate.engine.text.tokenizer import TextTokenizer
 from voicegate.engine.text.word_rules import word_rules

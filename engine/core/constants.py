@@ -8,50 +8,50 @@ from typing import Final
 
 # --- whose turn it is (policy.py) -----------------------------------------------------------------------------
 
-# A newcomer who has waited for so long is overtaken by no listener. Higher -> fewer gaps under load; lower -> no late
-# start is very late.
+# A new request who has waited for so long is overtaken by no listener. Higher -> fewer gaps under load; lower -> no
+# late start is very late.
 PATIENCE_S: Final = 1.0
 # A listener with more than this, and than the guard, can wait: several blocks' time.
-# Higher -> clauses hold memory longer, newcomers wait for more of others' blocks; lower -> less reserve.
+# Higher -> clauses hold memory longer, new requests wait for more of others' blocks; lower -> less reserve.
 COMFORT_S: Final = 1.0
 # A listener who has less than this to play overtakes utterances that nobody has heard yet.
 # Higher -> fewer underruns under load; lower -> sooner first audio under load.
 GUARD_S: Final = 0.15
 # A GPU's guard while the listener's next clause waits for room in the models; on a CPU it is the whole lead.
-# Higher -> fewer underruns; lower -> newcomers are begun sooner.
+# Higher -> fewer underruns; lower -> new requests are begun sooner.
 ROOM_GUARD_S: Final = 1.0
 # A GPU's guard where few utterances have work: a block takes a fourth of the time there, and a whole text's first block
 # is heard for hardly longer than the other guard. Simulated, 60 ms are as good (docs/adr/0007).
-# Higher -> newcomers wait for listeners; lower -> a late block is a gap.
+# Higher -> new requests wait for listeners; lower -> a late block is a gap.
 LIGHT_GUARD_S: Final = 0.08
 # Utterances with work due at a time: from MANY_DUE on the whole guard holds, below FEW_DUE the light one again.
-# Higher -> the light guard holds under more load; lower -> newcomers are heard later under less.
+# Higher -> the light guard holds under more load; lower -> new requests are heard later under less.
 MANY_DUE: Final = 17
 FEW_DUE: Final = 9
 
 # --- the lanes' next steps (policy.py) ------------------------------------------------------------------------
 
-# Prompts that one LLM step reads. Higher -> a burst of newcomers is through sooner; lower -> nobody's next token waits
-# long for it.
+# Prompts that one LLM step reads. Higher -> a burst of new requests is through sooner; lower -> nobody's next token
+# waits long for it.
 MAX_PREFILLS: Final = 8
 # Rows of the next LLM step, from which on none is launched ahead of its turn beside the flow: the device has work until
 # the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
 # are few each token waits for the host.
 ENOUGH_ROWS: Final = 16
-# While newcomers wait for tokens and a step has more rows than that, one step of so many takes along who has plenty
-# left. The others have few rows: they take half as long and leave the flow more. Higher -> clauses of the calm hold
-# memory longer; lower -> newcomers' tokens take longer (docs/adr/0009).
-CALM_STEP_EVERY: Final = 4
+# While new requests wait for tokens and a step has more rows than that, one step of so many takes along who has plenty
+# left. The others have few rows: they take half as long and leave the flow more. Higher -> clauses of buffered ones
+# hold memory longer; lower -> new requests' tokens take longer (docs/adr/0009).
+BUFFERED_STEP_EVERY: Final = 4
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
 ENOUGH_BATCHES: Final = 2
-# Utterances with work due, as a share of a batch's rows. From there on blocks of the calm go along with a newcomer's
-# (it or the next would wait for them in any case), and the flow is launched ahead for listeners, too. Higher ->
-# newcomers wait behind more batches at heavy loads; lower -> they wait for more rows, and for what was launched ahead,
-# at light ones (docs/adr/0009).
+# Utterances with work due, as a share of a batch's rows. From there on blocks of buffered ones go along with a new
+# request's (it or the next would wait for them in any case), and the flow is launched ahead for listeners, too. Higher
+# -> new requests wait behind more batches at heavy loads; lower -> they wait for more rows, and for what was launched
+# ahead, at light ones (docs/adr/0009).
 BUSY_SHARE: Final = 0.5
-# Euler steps in one launch of a batch for listeners. Higher -> a newcomer, or who is about to run dry, waits longer for
-# what is under way; lower -> the device waits for the thread (docs/adr/0009).
+# Euler steps in one launch of a batch for listeners. Higher -> a new request, or who is about to have an underrun,
+# waits longer for what is under way; lower -> the device waits for the thread (docs/adr/0009).
 STEPS_FOR_LISTENERS: Final = 3
 # Frames times steps of any launch: 10 ms of a GPU at most. Higher -> others wait longer; lower -> more launches.
 MAX_FRAME_STEPS: Final = 4000
@@ -65,7 +65,7 @@ STEPS_BEFORE_AWAITED_VOICE: Final = 2
 # --- room in the models ---------------------------------------------------------------------------------------
 
 # Free share of the models' room: with less, what is begun is finished ahead of its listener, until there is more again.
-# Higher -> more is made that a barge-in throws away; lower -> newcomers find no room when more of them come.
+# Higher -> more is made that a barge-in throws away; lower -> new requests find no room when more of them come.
 TIGHT_SHARE: Final = 0.3
 EASED_SHARE: Final = 0.4
 # Text tokens that a pass is expected to get in all, when only its first words are known: in bistream a sentence or two,
@@ -93,8 +93,8 @@ READ_BEFORE_S: Final = 0.02
 
 # --- listeners (listener.py, growth.py) -----------------------------------------------------------------------
 
-# For each time that its player had nothing to play: so much less than it has is counted on. Lower -> it runs dry again
-# on the same network; higher -> the others wait for a listener who may not need it.
+# For each time that its player had nothing to play: so much less than it has is counted on. Lower -> it has an underrun
+# again on the same network; higher -> the others wait for a listener who may not need it.
 RESERVE_PER_UNDERRUN_S: Final = 0.25
 MAX_RESERVE_S: Final = 1.0
 # The longest packet with which a short first block is heard sooner: it has five of these. In longer ones, hardly any of
@@ -132,9 +132,9 @@ DEVIATIONS: Final = 1.5
 # all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
 # are said of which the next is not known; lower -> later (docs/adr/0006).
 FIRST_TIMES: Final = 1.25
-# The share of what all known words are worth, for a listener who is about to run dry: better speech that drags a little
-# than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0006).
-DRY_SHARE: Final = 1.25
+# The share of what all known words are worth, for a listener who is about to have an underrun: better speech that drags
+# a little than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0006).
+UNDERRUN_SHARE: Final = 1.25
 # Share of the words but the last for the second block, when the first is begun and they are only promised: they are
 # promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer that
 # wait for the second block (docs/adr/0006).
@@ -145,8 +145,8 @@ PAUSE_S: Final = 0.35
 # The next block of such a sentence is begun when its listener has so much left to hear, beside the time that the
 # engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
 GROWING_LEAD_S: Final = 0.3
-# How soon "about to run dry" is. Higher -> speech is made early more often; lower -> the block comes too late.
-DRY_S: Final = 0.05
+# How soon "about to have an underrun" is. Higher -> speech is made early more often; lower -> the block comes too late.
+UNDERRUN_S: Final = 0.05
 # A later block is expected to take so many mean times of blocks lately, when a sentence is begun: the longest is most
 # often one that no listener needed yet. Higher -> later first sound; lower -> gaps after the first block.
 EXPECTED_TIMES: Final = 2.0
@@ -157,7 +157,7 @@ NEWS_SHARE: Final = 0.05
 # longer; lower -> load that comes in waves is met late.
 HALF_LIFE_S: Final = 1.0
 # A first block that takes longer, and so many times what one takes at the quickest: whoever begins with few words now
-# would only have all wait longer. Higher -> listeners have gaps before newcomers wait; lower -> who could be heard
+# would only have all wait longer. Higher -> listeners have gaps before new requests wait; lower -> who could be heard
 # early is not.
 STRAINED_S: Final = 0.35
 STRAINED_TIMES: Final = 4

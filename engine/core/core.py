@@ -21,8 +21,8 @@ from voicegate.engine.core.guard import Guard
 from voicegate.engine.core.look import Look
 from voicegate.engine.core.pipeline import Pipeline
 from voicegate.engine.core.policy import AdvanceBatch, BeginBlocks, Decision, Limits, decide
-from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.reception import Reception
+from voicegate.engine.core.reprefills import Reprefills
 from voicegate.engine.core.room import Room
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.speaking import Speaking
@@ -70,13 +70,13 @@ class EngineCore:
         self._limits = _limits_of(config, stages)
         self._voices = VoiceShelf(stages, self._voices_in_use)
         self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices, self._fail_voiceless)
-        self._readings = Readings(
+        self._reprefills = Reprefills(
             config, lookahead_tokens=stages.flow.lookahead_tokens, held_back_frames=stages.vocoder.held_back_frames
         )
         self._roster = Roster(self._limits)
         self._guarding = Guard(self._roster, self._fail)
-        self._look = Look(config, self._pipeline, self._readings, self._roster, self._guarding)
-        self._speaking = Speaking(self._pipeline, self._readings, clock, on_finished=self._forget)
+        self._look = Look(config, self._pipeline, self._reprefills, self._roster, self._guarding)
+        self._speaking = Speaking(self._pipeline, self._reprefills, clock, on_finished=self._forget)
         self._room = Room(
             config,
             self._pipeline,
@@ -145,13 +145,13 @@ class EngineCore:
     def prepare_voice(self, voice: Voice, answer: Answer) -> None:
         """`answer` has it, or is told why not, once its prompt is rendered, beside speech and in its pauses.
 
-        `put_up_voice` or `discard_voice` must follow.
+        `install_voice` or `discard_voice` must follow.
         """
         self._arrivals.add(voice, answer)
 
-    def put_up_voice(self, ready: ReadyVoice) -> None:
+    def install_voice(self, ready: ReadyVoice) -> None:
         """From now on `submit` takes it, for one of the same name."""
-        self._voices.put_up(ready)
+        self._voices.install(ready)
         self._release_voices()
 
     def discard_voice(self, ready: ReadyVoice) -> None:
@@ -316,7 +316,7 @@ class EngineCore:
 
     @property
     def num_welcome(self) -> int:
-        """Newcomers that would not have to wait behind too many others for room in the models."""
+        """New requests that would not have to wait behind too many others for room in the models."""
         return self._room.num_welcome
 
     @property
@@ -343,7 +343,7 @@ class EngineCore:
 
     @property
     def unready_reason(self) -> None:
-        """It always takes newcomers, if only to let them wait."""
+        """It always takes new requests, if only to let them wait."""
 
     def wait(self) -> None:
         """Until there is something to fetch: for callers without a waker."""
@@ -384,7 +384,7 @@ class EngineCore:
     # --- ends -------------------------------------------------------------------------------------------------
 
     def _fail(self, utterance: Utterance, message: str) -> None:
-        self._strike_off(utterance)
+        self._remove(utterance)
         try:
             utterance.fail(message)
         finally:
@@ -392,10 +392,10 @@ class EngineCore:
 
     def _forget(self, utterance: Utterance) -> None:
         """Its end event has left, or will behind its last packet."""
-        self._strike_off(utterance)
+        self._remove(utterance)
         self._give_back(utterance)
 
-    def _strike_off(self, utterance: Utterance) -> None:
+    def _remove(self, utterance: Utterance) -> None:
         self._roster.remove(utterance)
         self._on_gone(utterance.utterance_id)
 
@@ -427,7 +427,7 @@ def _limits_of(config: EngineConfig, stages: Stages) -> Limits:
     """`config`: resolved for the device."""
     return Limits(
         flow_batch=stages.flow.batch_size(config.max_flow_batch),
-        calm_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_calm_flow_batch)),
+        buffered_flow_batch=stages.flow.batch_size(max(config.max_flow_batch, config.max_buffered_flow_batch)),
         guard_s=constants.GUARD_S,
         # A CPU's blocks take no less where few have work, and its few slots come free once a clause.
         light_guard_s=constants.LIGHT_GUARD_S if stages.is_concurrent else constants.GUARD_S,

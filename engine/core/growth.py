@@ -13,7 +13,7 @@ from voicegate.engine.core import constants
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class SpeechBudget:
     """Worth of one voice's words, in speech tokens."""
 
     tokens_per_letter: float
@@ -35,9 +35,12 @@ class Worth:
             at_least=later - num_promised,
         )
 
-    def to_go_on(self, num_tokens: int, *, is_dry: bool) -> "Needed":
-        """For a later reading, up to so many speech tokens in all. `is_dry`: its listener is about to run dry."""
-        of_all = self.letters_for(num_tokens, share=max(constants.DRY_SHARE, self.token_share)) if is_dry else math.inf
+    def to_go_on(self, num_tokens: int, *, is_late: bool) -> "Needed":
+        """For a later reading, up to so many speech tokens in all. `is_late`: its listener is about to have an
+        underrun."""
+        of_all = (
+            self.letters_for(num_tokens, share=max(constants.UNDERRUN_SHARE, self.token_share)) if is_late else math.inf
+        )
         return Needed(but_last=self.letters_for(num_tokens), of_all=of_all)
 
 
@@ -57,8 +60,9 @@ class Needed:
 
 
 def next_block_s(deadline_s: float, *, lead_s: float, block_s: float) -> tuple[float, float]:
-    """When the next block is due, and from when on its listener is about to run dry. `block_s`: a block's time."""
-    return deadline_s - block_s - max(lead_s, constants.DRY_S), deadline_s - block_s - constants.DRY_S
+    """When the next block is due, and from when on its listener is about to have an underrun. `block_s`: a block's
+    time."""
+    return deadline_s - block_s - max(lead_s, constants.UNDERRUN_S), deadline_s - block_s - constants.UNDERRUN_S
 
 
 def covered_s(num_first_tokens: int, *, held_back_frames: int, first_block_s: float, block_s: float) -> float:
@@ -66,7 +70,7 @@ def covered_s(num_first_tokens: int, *, held_back_frames: int, first_block_s: fl
 
     It is heard `first_block_s` after its beginning, at the soonest, and the second has to be begun `block_s`, at most,
     before all that it has made has been heard. Below 0: who begins with so much will have a gap. What vocoder and
-    packets hold back, its listener runs dry sooner.
+    packets hold back, its listener has an underrun sooner.
     """
     num_heard_frames = num_first_tokens * units.FRAMES_PER_TOKEN - held_back_frames
     return num_heard_frames / units.FRAME_RATE_HZ + first_block_s - block_s
@@ -181,7 +185,7 @@ class BlockTime:
         (self._first if is_first else self._later).rise(seconds, now_s)
 
     def is_strained(self, now_s: float) -> bool:
-        """Whether there is more to do than can be done in time: so much that newcomers feel it."""
+        """Whether there is more to do than can be done in time: so much that new requests feel it."""
         return self._first.is_known and self.first_s(now_s) > max(
             constants.STRAINED_S, constants.STRAINED_TIMES * self._quickest_first_s
         )
@@ -190,7 +194,8 @@ class BlockTime:
         return self._first.at(now_s)
 
     def soonest_first_s(self, now_s: float) -> float:
-        """So soon a listener may be heard, and run dry: the smallest, drifting to the largest as that is forgotten."""
+        """So soon a listener may be heard, and have an underrun: the smallest, drifting to the largest as that is
+        forgotten."""
         kept = _kept(now_s - self._soonest_since_s)
         return kept * self._soonest_first_s + (1 - kept) * self.first_s(now_s)
 

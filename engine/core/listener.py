@@ -11,11 +11,11 @@ from voicegate.engine.interface import ListenerReport
 
 
 class Listener:
-    """`deadline_s`: when it runs dry; None while nothing was sent, infinite while its clock stands."""
+    """`deadline_s`: when it has an underrun; None while nothing was sent, infinite while its clock stands."""
 
     def __init__(self) -> None:
         self.deadline_s: float | None = None
-        self._dry_s: float | None = None  # of the moment at which its clock last ran
+        self._underrun_s: float | None = None  # of the moment at which its clock last ran
         self._soonest_s = -math.inf  # the same for who plays without a break
         self._reserve_s = 0.0
         self._stands_since_s: float | None = None
@@ -23,30 +23,30 @@ class Listener:
     @property
     def held_s(self) -> float | None:
         """Audio in hand while its clock stands; None: it plays, or has nothing yet."""
-        if self._dry_s is None or self._stands_since_s is None:
+        if self._underrun_s is None or self._stands_since_s is None:
             return None
-        return self._dry_s - self._stands_since_s
+        return self._underrun_s - self._stands_since_s
 
     def send(self, audio_s: float, now_s: float) -> None:
-        """A listener who ran dry resumes when audio comes: the deadline counts from then."""
+        """A listener who had an underrun resumes when audio comes: the deadline counts from then."""
         clock_s = now_s if self._stands_since_s is None else self._stands_since_s
-        self._dry_s = (clock_s if self._dry_s is None else max(self._dry_s, clock_s)) + audio_s
+        self._underrun_s = (clock_s if self._underrun_s is None else max(self._underrun_s, clock_s)) + audio_s
         self._soonest_s = max(self._soonest_s, now_s) + audio_s
         self._set_deadline()
 
     def note(self, report: ListenerReport, *, made_s: float, now_s: float) -> None:
         """`made_s`: audio so far. Its player has the rest in hand, or it is on its way there."""
         clock_s = now_s if self._stands_since_s is None else self._stands_since_s
-        if self._dry_s is not None:
-            in_hand_s = max(self._dry_s - clock_s, 0.0)
+        if self._underrun_s is not None:
+            in_hand_s = max(self._underrun_s - clock_s, 0.0)
             if report.played_ms is not None:
                 in_hand_s = max(made_s - report.played_ms / 1000, self._soonest_s - now_s, 0.0)
-            self._dry_s = now_s + in_hand_s
+            self._underrun_s = now_s + in_hand_s
         self._stands_since_s = None if report.is_playing else now_s
         self._reserve_s = min(report.num_underruns * constants.RESERVE_PER_UNDERRUN_S, constants.MAX_RESERVE_S)
         self._set_deadline()
 
     def _set_deadline(self) -> None:
-        if self._dry_s is not None:
+        if self._underrun_s is not None:
             is_still = self._stands_since_s is not None
-            self.deadline_s = math.inf if is_still else self._dry_s - self._reserve_s
+            self.deadline_s = math.inf if is_still else self._underrun_s - self._reserve_s

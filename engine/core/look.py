@@ -10,18 +10,18 @@ from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.guard import Guard
 from voicegate.engine.core.pipeline import Pipeline
 from voicegate.engine.core.policy import StreamView, due_at_s, pressing_at_s, urgency, urgency_changes_at_s
-from voicegate.engine.core.readings import Readings
+from voicegate.engine.core.reprefills import Reprefills
 from voicegate.engine.core.roster import Needs, Roster, Waiting
 from voicegate.engine.core.utterance import Utterance
 
 
 class Look:
     def __init__(
-        self, config: EngineConfig, pipeline: Pipeline, readings: Readings, roster: Roster, guarding: Guard
+        self, config: EngineConfig, pipeline: Pipeline, readings: Reprefills, roster: Roster, guarding: Guard
     ) -> None:
         self._config = config
         self._pipeline = pipeline
-        self._readings = readings
+        self._reprefills = readings
         self._roster = roster
         self._guarding = guarding
         self._stall_s = config.stall_ms / 1000 or math.inf
@@ -41,7 +41,7 @@ class Look:
 
     def at(self, utterance: Utterance, now_s: float) -> Needs:
         """Text that grows is taken on first, as far as a reading that is due needs it."""
-        growing, reads_s = self._readings.next_reading(utterance, now_s)
+        growing, reads_s = self._reprefills.next_reprefill(utterance, now_s)
         reads_now = reads_s <= now_s
         generating, roomless = self._next_clauses(utterance, growing if reads_now else None)
         view, work_s = self._work(utterance, generating, now_s)
@@ -65,7 +65,7 @@ class Look:
 
     def gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
         """Only where there is much else to do: a sentence that is found to be whole is made ahead of its listener."""
-        return self._readings.gathers_until_s(utterance, now_s) if self._roster.are_many else -math.inf
+        return self._reprefills.gathers_until_s(utterance, now_s) if self._roster.are_many else -math.inf
 
     def _next_clauses(self, utterance: Utterance, growing: Clause | None) -> tuple[Clause | None, Clause | None]:
         """The clause whose LLM pass could go on now, and the one that needs room: to begin, or to sound again.

@@ -2,16 +2,16 @@
 
 One order holds for the next step, for who waits for room in the models, and for whose text is read: first audio before
 all else, in the order in which the texts came; then the listeners by what they have left to play. A listener about to
-run dry goes before newcomers, until these have waited long themselves: a late start is better than a gap, and nobody
-waits for ever. Listeners who have plenty left are served clause by clause, oldest first: a clause holds memory until it
-is finished, and to let all of them creep on together would hold the most of it.
+have an underrun goes before new requests, until these have waited long themselves: a late start is better than a gap,
+and nobody waits for ever. Listeners who have plenty left are served clause by clause, oldest first: a clause holds
+memory until it is finished, and to let all of them creep on together would hold the most of it.
 
-Work is one LLM step of a batch, or some Euler steps of a batch of blocks, so a cancel or a newcomer waits milliseconds.
-Where the device runs both side by side, both are chosen; but each slows the other down. So the flow holds blocks that
-nobody is about to need back while a newcomer lacks tokens. The LLM makes way for first blocks, waits where more blocks
-are ready than the flow can take, and is not launched ahead with many rows; they gather meanwhile, and a step of many
-costs little more than one of few. Where few have work nothing of listeners is launched ahead on the flow: a newcomer
-would wait for it. No torch, no clock; all numbers are in `constants.py`.
+Work is one LLM step of a batch, or some Euler steps of a batch of blocks, so a cancel or a new request waits
+milliseconds. Where the device runs both side by side, both are chosen; but each slows the other down. So the flow holds
+blocks that nobody is about to need back while a new request lacks tokens. The LLM makes way for first blocks, waits
+where more blocks are ready than the flow can take, and is not launched ahead with many rows; they gather meanwhile, and
+a step of many costs little more than one of few. Where few have work nothing of listeners is launched ahead on the
+flow: a new request would wait for it. No torch, no clock; all numbers are in `constants.py`.
 """
 
 import heapq
@@ -25,7 +25,7 @@ from voicegate.engine.core import constants
 from voicegate.engine.flow.chunking import BatchSize
 
 # Urgency's classes, in their order.
-PRESSING, NEWCOMER, LISTENER, CALM = range(4)
+PRESSING, NEW_REQUEST, LISTENER, BUFFERED = range(4)
 
 # By class, then by time; the key decides between equals.
 Rank = tuple[int, float, int]
@@ -36,7 +36,9 @@ class StreamView(NamedTuple):
 
     key: int
     waiting_since_s: float  # its first speakable text came
-    deadline_s: float | None  # its listener runs dry; None while nothing has been sent; infinite: it does not play
+    deadline_s: (
+        float | None
+    )  # its listener has an underrun; None while nothing has been sent; infinite: it does not play
     max_lead_s: float  # further ahead of its listener than this, it waits; infinite: it does not wait
     wants_llm: bool = False  # an LLM step is possible and useful
     block_frames: int = 0  # of its flow block that is complete and not being solved; 0: none is
@@ -54,13 +56,13 @@ class Limits:
     # Limits of a batch of blocks: a whole block at least. Higher -> more throughput; lower -> less waiting for others.
     flow_batch: BatchSize
     # Limits where all listeners have plenty left, so that none is to wait soon for a batch that takes long.
-    calm_flow_batch: BatchSize | None = None  # None: as flow_batch
-    # A listener with less than this to play overtakes newcomers: about two blocks' time, where many have work.
+    buffered_flow_batch: BatchSize | None = None  # None: as flow_batch
+    # A listener with less than this to play overtakes new requests: about two blocks' time, where many have work.
     # Higher -> fewer underruns under load; lower -> sooner first audio under load.
     guard_s: float = 0.15
     light_guard_s: float = 0.15  # the same where few have work
     # The same while his next clause waits for room: until somebody else's clause ends, and then for a first block.
-    # Higher -> fewer underruns where slots are few and slow; lower -> newcomers are begun sooner.
+    # Higher -> fewer underruns where slots are few and slow; lower -> new requests are begun sooner.
     room_guard_s: float = 1.0
     is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
     shares_device: bool = True  # and each slows the other down
@@ -79,8 +81,8 @@ def due_at_s(view: StreamView) -> float:
 def pressing_at_s(view: StreamView, limits: Limits) -> float:
     """From when on it goes before all who are not pressing.
 
-    Newcomers who wait for room never do: whoever is begun is one listener more, which those who are about to run dry
-    can bear least.
+    New requests who wait for room never do: whoever is begun is one listener more, which those who are about to have an
+    underrun can bear least.
     """
     if view.deadline_s is None:
         return math.inf if view.begun_s is None else view.waiting_since_s + constants.PATIENCE_S
@@ -89,21 +91,21 @@ def pressing_at_s(view: StreamView, limits: Limits) -> float:
 
 def urgency(view: StreamView, now_s: float, limits: Limits) -> Rank:
     """Sort key, most urgent first."""
-    if view.begun_s is not None and now_s < _calm_until_s(view, limits):
-        return (CALM, view.begun_s, view.key)
+    if view.begun_s is not None and now_s < _buffered_until_s(view, limits):
+        return (BUFFERED, view.begun_s, view.key)
     turn_s = view.waiting_since_s if view.deadline_s is None else view.deadline_s
     if pressing_at_s(view, limits) <= now_s:
         return (PRESSING, turn_s, view.key)
-    return (NEWCOMER if view.deadline_s is None else LISTENER, turn_s, view.key)
+    return (NEW_REQUEST if view.deadline_s is None else LISTENER, turn_s, view.key)
 
 
 def urgency_changes_at_s(view: StreamView, now_s: float, limits: Limits) -> float:
     """When it is of another class than now, if nothing happens to it; infinite: never."""
-    calm_until_s, presses_s = _calm_until_s(view, limits), pressing_at_s(view, limits)
-    return min(calm_until_s if calm_until_s > now_s else math.inf, presses_s if presses_s > now_s else math.inf)
+    buffered_until_s, presses_s = _buffered_until_s(view, limits), pressing_at_s(view, limits)
+    return min(buffered_until_s if buffered_until_s > now_s else math.inf, presses_s if presses_s > now_s else math.inf)
 
 
-def _calm_until_s(view: StreamView, limits: Limits) -> float:
+def _buffered_until_s(view: StreamView, limits: Limits) -> float:
     return -math.inf if view.deadline_s is None else view.deadline_s - max(constants.COMFORT_S, limits.guard_s)
 
 
@@ -125,7 +127,7 @@ class Side:
         self._num_pressed = 0
 
     @property
-    def is_calm(self) -> bool:
+    def is_buffered(self) -> bool:
         """All have plenty left, those who lack tokens of their next block among them."""
         return not self._num_pressed
 
@@ -140,7 +142,7 @@ class Side:
         return min(ranked, key=_RANK)[0] if ranked else None
 
     def put(self, view: StreamView, rank: Rank) -> None:
-        self._num_pressed += rank[0] != CALM
+        self._num_pressed += rank[0] != BUFFERED
         if view.batch is not None:
             self._running[view.key] = rank, view.batch
         elif view.block_frames:
@@ -148,7 +150,7 @@ class Side:
             self.num_ready_frames += view.block_frames
 
     def drop(self, view: StreamView, rank: Rank) -> None:
-        self._num_pressed -= rank[0] != CALM
+        self._num_pressed -= rank[0] != BUFFERED
         self._running.pop(view.key, None)
         if self.ready.pop(view.key, None) is not None:
             self.num_ready_frames -= view.block_frames
@@ -180,7 +182,7 @@ class Due:
 
     @property
     def is_token_urgent(self) -> bool:
-        """Whether somebody lacks tokens of the next block who is unheard, or about to run dry."""
+        """Whether somebody lacks tokens of the next block who is unheard, or about to have an underrun."""
         return self._num_urgent_lacking > 0
 
     @property
@@ -276,7 +278,7 @@ class Decision:
 
     llm: LlmStep | None = None
     flow: BeginBlocks | AdvanceBatch | None = None
-    holds_flow: bool = False  # it has work, and leaves the device to a newcomer's first tokens
+    holds_flow: bool = False  # it has work, and leaves the device to a new request's first tokens
     has_prompt_step: bool = False  # one of a voice that is taken up was launched, too: arrivals.py
     lacks_room: bool = False  # there are blocks, and nothing is under way that would make room for them
     wake_at_s: float | None = None
@@ -318,8 +320,8 @@ def _first(ranked: tuple[Rank, object]) -> Rank:
 
 
 def _llm_work(due: Due, limits: Limits, intake: Intake, *, yields: bool) -> LlmStep | None:
-    """`yields`: only if somebody lacks tokens of the next block who is unheard or about to run dry; all come along,
-    but for the calm in most steps of many rows."""
+    """`yields`: only if somebody lacks tokens of the next block who is unheard or about to have an underrun; all come
+    along, but for buffered ones in most steps of many rows."""
     if yields and not due.is_token_urgent:
         return None
     prompts = heapq.nsmallest(constants.MAX_PREFILLS, due.prompts, key=due.prompts.__getitem__)
@@ -329,11 +331,13 @@ def _llm_work(due: Due, limits: Limits, intake: Intake, *, yields: bool) -> LlmS
 
 def _decodes(due: Due, limits: Limits, intake: Intake, *, has_prompts: bool) -> Iterable[int]:
     """Whose next token is drawn. A prompt makes a step of many lines in any case."""
-    leaves_calm = limits.is_concurrent and due.lacks_first_tokens and not has_prompts
-    takes_calm = len(due.decodes) <= constants.ENOUGH_ROWS or not intake.num_llm_steps % constants.CALM_STEP_EVERY
-    if not leaves_calm or takes_calm:
+    leaves_buffered = limits.is_concurrent and due.lacks_first_tokens and not has_prompts
+    takes_buffered = (
+        len(due.decodes) <= constants.ENOUGH_ROWS or not intake.num_llm_steps % constants.BUFFERED_STEP_EVERY
+    )
+    if not leaves_buffered or takes_buffered:
         return due.decodes
-    return [key for key, rank in due.decodes.items() if rank[0] < CALM] or due.decodes
+    return [key for key, rank in due.decodes.items() if rank[0] < BUFFERED] or due.decodes
 
 
 def _has_right_of_way(due: Due, limits: Limits, intake: Intake) -> bool:
@@ -352,17 +356,17 @@ def _flow_work(
         if (running := side.running) is not None:
             return AdvanceBatch(running)
         if intake.num_new_batches:
-            size = limits.calm_flow_batch if side.is_calm and limits.calm_flow_batch else limits.flow_batch
+            size = limits.buffered_flow_batch if side.is_buffered and limits.buffered_flow_batch else limits.flow_batch
             keys = _packed(side.ready, size, intake.num_blocks)
             if keys:
                 others = [each for each in sides if each is not side and each.running is None]
-                willing = [each.ready if is_busy else _without_calm(each.ready) for each in others]
-                company = _company(keys, side, willing, limits.flow_batch, intake) if limits.is_concurrent else ()
-                return BeginBlocks((*keys, *company))
+                willing = [each.ready if is_busy else _without_buffered(each.ready) for each in others]
+                along = _taken_along(keys, side, willing, limits.flow_batch, intake) if limits.is_concurrent else ()
+                return BeginBlocks((*keys, *along))
     return None
 
 
-def _company(
+def _taken_along(
     keys: Sequence[int], side: Side, willing: list[dict[int, tuple[Rank, StreamView]]], size: BatchSize, intake: Intake
 ) -> tuple[int, ...]:
     """Ready blocks of the other side that go along with these: two batches in turn take longer than both in one."""
@@ -373,9 +377,9 @@ def _company(
     return tuple(key for ready in willing for key in _packed(ready, room, num_free_blocks))
 
 
-def _without_calm(ready: dict[int, tuple[Rank, StreamView]]) -> dict[int, tuple[Rank, StreamView]]:
-    """Those that somebody needs soon: others would cost a newcomer milliseconds."""
-    return {key: ranked for key, ranked in ready.items() if ranked[0][0] < CALM}
+def _without_buffered(ready: dict[int, tuple[Rank, StreamView]]) -> dict[int, tuple[Rank, StreamView]]:
+    """Those that somebody needs soon: others would cost a new request milliseconds."""
+    return {key: ranked for key, ranked in ready.items() if ranked[0][0] < BUFFERED}
 
 
 def _packed(ready: dict[int, tuple[Rank, StreamView]], size: BatchSize, num_free_blocks: int) -> tuple[int, ...]:
@@ -396,7 +400,7 @@ def euler_steps_at_once(num_frames: int, *, is_first: bool) -> int:
     """Euler steps of a batch of so many frames that a GPU is given in one launch.
 
     Each launch costs the engine's thread a decision, two marks and a wake-up: as much as a small batch's step takes the
-    device. First blocks are solved in one go: nobody but who runs dry goes before them.
+    device. First blocks are solved in one go: nobody but who has an underrun goes before them.
     """
     most = max(constants.MAX_FRAME_STEPS // max(num_frames, 1), 1)
     return most if is_first else min(most, constants.STEPS_FOR_LISTENERS)

@@ -46,7 +46,7 @@ class Room:
 
     @property
     def num_welcome(self) -> int:
-        """Newcomers that would find some, or a place among those who wait for it."""
+        """New requests that would find some, or a place among those who wait for it."""
         # None that waits for a voice alone has been refused room.
         num_free = 0 if self._roster.is_room_short else self._config.max_active_clauses - self._pipeline.num_active
         num_places = num_free + self._config.max_waiting_utterances
@@ -55,8 +55,8 @@ class Room:
     def give_out(self, now_s: float) -> None:
         """Clauses are begun, the most urgent first, until there is no room.
 
-        While some wait for room, a smaller newcomer waits with them: else a large clause might wait for ever. Only a
-        listener who is about to run dry does not.
+        While some wait for room, a smaller new request waits with them: else a large clause might wait for ever. Only a
+        listener who is about to have an underrun does not.
         """
         num_releases = self._pipeline.num_releases
         # Where no clause is active, no end of one would make room.

@@ -210,7 +210,7 @@ class Roster:
 
     @property
     def num_unread(self) -> int:
-        """Newcomers with text of which nothing is known yet: they may come to wait, too."""
+        """New requests with text of which nothing is known yet: they may come to wait, too."""
         unread = self.of(self._readers - self._waiting.keys())
         return len([utterance for utterance in unread if not utterance.num_started_clauses])
 

@@ -11,7 +11,7 @@ import structlog
 
 from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.pipeline import Pipeline
-from voicegate.engine.core.readings import Readings
+from voicegate.engine.core.reprefills import Reprefills
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.llm.backend import SequenceOutput
 
@@ -22,14 +22,14 @@ class Speaking:
     def __init__(
         self,
         pipeline: Pipeline,
-        readings: Readings,
+        readings: Reprefills,
         clock: Callable[[], float],
         *,
         on_finished: Callable[[Utterance], object],
     ) -> None:
         """`on_finished` is told of an utterance whose end event is under way."""
         self._pipeline = pipeline
-        self._readings = readings
+        self._reprefills = readings
         self._clock = clock
         self._on_finished = on_finished
 
@@ -45,7 +45,7 @@ class Speaking:
         if clause.is_set_aside:
             self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
             return
-        first = self._readings.first_block(utterance, clause, self._clock(), are_many=are_many)
+        first = self._reprefills.first_block(utterance, clause, self._clock(), are_many=are_many)
         clause.begins_short = first.is_short
         self._pipeline.start(
             clause,
@@ -58,7 +58,7 @@ class Speaking:
         clause.begun_s = self._clock()
         # Later ones wait for their listeners, words that come one by one for their writer: neither says what it takes.
         if utterance.deadline_s is None and not utterance.feed.is_bistream:
-            clause.reading_since_s = clause.begun_s
+            clause.prefill_since_s = clause.begun_s
         utterance.num_started_clauses += 1
         if utterance.stamps.llm_started_s is None:
             utterance.stamps.llm_started_s = clause.begun_s
@@ -67,14 +67,14 @@ class Speaking:
         """Whole: for what a clause behind the front one holds, the front one would wait for ever."""
         for clause in utterance.clauses:
             self._pipeline.set_aside(clause)
-            clause.reading_since_s = None  # it waits for room now
+            clause.prefill_since_s = None  # it waits for room now
 
     def read_again(self, utterance: Utterance, clause: Clause) -> None:
         """A pass of text that grows goes on, with all words known by now."""
-        until = None if clause.is_text_complete else self._readings.until_block(utterance, clause)
+        until = None if clause.is_text_complete else self._reprefills.until_block(utterance, clause)
         self._pipeline.read_again(clause, utterance.voice, until=until)
         # Behind its last reading a block waits for its listener, and says nothing of what one takes.
-        clause.reading_since_s = None if until is None else self._clock()
+        clause.prefill_since_s = None if until is None else self._clock()
 
     def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
         self._pipeline.take_tokens(clause, output)
@@ -95,10 +95,10 @@ class Speaking:
     def take_samples(self, utterance: Utterance, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
         if clause.start_ms is None:
             clause.start_ms = utterance.audio_ms
-        if clause.reading_since_s is not None:
+        if clause.prefill_since_s is not None:
             now_s, is_first = self._clock(), utterance.deadline_s is None
-            self._readings.block_time.took(now_s - clause.reading_since_s, now_s, is_first=is_first)
-            clause.reading_since_s = None
+            self._reprefills.block_time.took(now_s - clause.prefill_since_s, now_s, is_first=is_first)
+            clause.prefill_since_s = None
         self._pipeline.catch_up(clause)  # how long it is goes by all that is known
         utterance.align(clause, delivers=len(samples) > 0)
         utterance.deliver(samples, self._clock())

@@ -24,8 +24,8 @@ from voicegate.engine.device.watcher import Waker
 from voicegate.engine.flow.backend import FlowBatch, PromptRendering
 from voicegate.engine.vocoder.backend import VocoderJob
 
-# Launches of Euler steps that are not finished. More would only let a cancel or a newcomer wait longer; fewer would let
-# a GPU wait for Python between them.
+# Launches of Euler steps that are not finished. More would only let a cancel or a new request wait longer; fewer would
+# let a GPU wait for Python between them.
 _MAX_LAUNCHES_IN_FLIGHT = 2
 
 

@@ -112,7 +112,7 @@ class Utterance:
 
     @property
     def deadline_s(self) -> float | None:
-        """The listener runs dry; None while nothing was sent."""
+        """The listener has an underrun; None while nothing was sent."""
         return self.listener.deadline_s
 
     @property

@@ -79,7 +79,7 @@ class VoiceShelf:
         self._voices = dict(stages.voices)
         self._prepared: dict[int, VoicePrompt] = {}  # of voices that nobody has put up yet, by id
         self._retired: list[VoicePrompt] = []  # of voices taken away that utterances still speak with
-        # Spoken with, and to go for one that waits for their room: later newcomers do not begin with them (room.py).
+        # Spoken with, and to go for one that waits for their room: later new requests do not begin with them (room.py).
         self._leaving: list[VoicePrompt] = []
         self._uses = count()
         for ready in self._voices.values():
@@ -111,7 +111,7 @@ class VoiceShelf:
         return any(voice.flow_prompt is prompt for prompt in self._leaving)
 
     def keep(self, ready: ReadyVoice) -> ReadyVoice:
-        """It holds its blocks until `put_up` or `discard`."""
+        """It holds its blocks until `install` or `discard`."""
         self._prepared[id(ready)] = ready.flow_prompt
         return ready
 
@@ -122,7 +122,7 @@ class VoiceShelf:
         else:
             self._stages.flow.release(rendered)
 
-    def put_up(self, ready: ReadyVoice) -> None:
+    def install(self, ready: ReadyVoice) -> None:
         """In place of one of the same name."""
         del self._prepared[id(ready)]
         self.remove(ready.voice.name)

@@ -1,8 +1,8 @@
 """Where work runs and how its end is known: a CPU has done it when the call returns, a GPU does it on a stream.
 
 A lane keeps its work in order. The LLM has one, and flow and vocoder have one together, so that on a GPU a decode step
-runs beside an Euler step. What the LLM writes the flow gets through the host; but for the first tokens of a lone text,
-which are `Expected`: these it copies itself.
+runs beside an Euler step. What the LLM writes the flow gets through the host; but for the first tokens of a single
+text, which are `Expected`: these it copies itself.
 """
 
 import time

@@ -131,7 +131,7 @@ class LlmBackend(Protocol):
     def abort(self, sequence_id: int) -> None:
         """Let a sequence end without a last output. Idempotent; an unknown id is a no-op.
 
-        Its slot is free at once for `add`, though a backend that schedules itself may come to the newcomer later.
+        Its slot is free at once for `add`, though a backend that schedules itself may come to the new request later.
         """
 
     @property

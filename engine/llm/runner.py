@@ -19,8 +19,8 @@ from voicegate.engine.llm.sequence import Growing, LlmSequence, growing, make_se
 from voicegate.engine.llm.slots import Slots
 from voicegate.engine.model.config import LlmConfig
 
-# Steps launched but not fetched. Higher -> a cancel or a newcomer waits longer; lower -> a GPU waits for Python between
-# steps.
+# Steps launched but not fetched. Higher -> a cancel or a new request waits longer; lower -> a GPU waits for Python
+# between steps.
 _MAX_STEPS_IN_FLIGHT: Final = 2
 # While all of them are of one sequence alone: Python has slept while its prompt was read, and takes longer than a
 # decode to wake up.

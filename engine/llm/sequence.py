@@ -127,9 +127,9 @@ class Growing:
         """Made when it is asked for: a device that feeds itself what it drew asks at readings alone."""
         if self.state is not SequenceState.RUNNABLE:
             return None
-        is_reading = self._num_kept is not None
+        is_reprefill = self._num_kept is not None
         return Feed(
-            self.layout[self._num_kept :] if is_reading else speech_rows(self._config, self.decoded[-1:]),
+            self.layout[self._num_kept :] if is_reprefill else speech_rows(self._config, self.decoded[-1:]),
             ignore_eos=len(self.decoded) < self.min_tokens,
             num_kept=self._num_kept,
             forbids_end=not self._is_complete,

@@ -54,7 +54,7 @@ from voicegate.engine.voices.voice import Voice, VoiceError
 log = structlog.get_logger()
 
 # On a processor the vocoder takes 14 to 24 ms for a first block, and half of that for the beginning of it (ADR 0018).
-# Lower -> a listener may run dry before the others are there; higher -> a later first sound.
+# Lower -> a listener may have an underrun before the others are there; higher -> a later first sound.
 _FRAMES_AHEAD: Final = 6
 
 

@@ -1,4 +1,4 @@
-"""Several engine processes as one engine: where newcomers go, and what becomes of those whose process is lost.
+"""Several engine processes as one engine: where new requests go, and what becomes of those whose process is lost.
 
 What it gives back is what the processes tell; it must not know what an engine is made of, nor torch.
 """

@@ -93,7 +93,7 @@ class Replica:
         self.ready: asyncio.Future[EngineInfo] = asyncio.get_running_loop().create_future()
         self.lost = asyncio.Event()
         self.state = State()
-        self.voices: set[str] = set()  # that newcomers may name
+        self.voices: set[str] = set()  # that new requests may name
         self.num_failed = 0  # utterances that were lost with it
         self.num_states = 0  # that it has told
 

@@ -29,7 +29,7 @@ class Outbox:
         self._right_of_way_s = right_of_way_s
         self._waiting: deque[list[EngineEvent]] = deque()
         self._is_called = False
-        self._is_waited_for = False  # once each time that it is called: a burst of newcomers is no longer held up
+        self._is_waited_for = False  # once each time that it is called: a burst of new requests is no longer held up
         self._comes = threading.Condition()
         self._thread: int | None = None  # the loop's
 

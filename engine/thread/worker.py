@@ -161,7 +161,7 @@ class ThreadedEngine:
         self._inbox.open(request.utterance_id, lambda core: core.submit(request, seed=seed))
 
     def readmit(self, utterance_id: UtteranceId) -> None:
-        """Only for places: that the models have room is asked of newcomers."""
+        """Only for places: that the models have room is asked of new requests."""
         if utterance_id in self._resting:
             self._check_places(self._running_info())
             self._resting.discard(utterance_id)
@@ -224,7 +224,7 @@ class ThreadedEngine:
             async with self._arrival:
                 ready = await self._prepare(made)
             # No waiting from here to where it can be asked for: it is there whole, or not at all.
-            self._inbox.put(lambda core: core.put_up_voice(ready))
+            self._inbox.put(lambda core: core.install_voice(ready))
             added = made.info(info.languages)
             self._info = with_voice(self.info, added, is_clone=voice.is_clone)
             unsaved = "" if voice.is_clone else await asyncio.to_thread(keeper.save, made)

@@ -15,7 +15,7 @@ _GIB: Final = 1 << 30
 class Speed:
     """Speed at the released model's sizes."""
 
-    lone_first_audio_ms: float
+    single_first_audio_ms: float
     latency_streams: int  # at once, with first audio in under 100 ms for 95 %, and no gap
     most_streams: int  # at once, nobody lost and no gap
     audio_s_per_s: float  # of all, where as many as find room are spoken at once and nobody is in a hurry
@@ -84,7 +84,7 @@ def _computed(card: Card) -> Speed:
     slower = arithmetic_s * H200.tflops / card.tflops + memory_s * H200.gb_per_s / card.gb_per_s
     audio_s_per_s = 1 / slower
     return Speed(
-        lone_first_audio_ms=h200.lone_first_audio_ms * slower * h200.audio_s_per_s,
+        single_first_audio_ms=h200.single_first_audio_ms * slower * h200.audio_s_per_s,
         latency_streams=int(audio_s_per_s * h100.latency_streams / h100.audio_s_per_s),
         most_streams=int(audio_s_per_s * h200.most_streams / h200.audio_s_per_s),
         audio_s_per_s=audio_s_per_s,

@@ -26,7 +26,8 @@ from voicegate.protocol import messages as wire
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AT_1X = Script(chunk_ms=240, real_time_factor=0.2)
-# A machine that is busy with something else may hold up the player, which then runs dry, and the page for a word.
+# A machine that is busy with something else may hold up the player, which then has an underrun, and the page for a
+# word.
 NUM_TRIES = 4
 LONG = "The quick brown fox jumps over the lazy dog. " * 20
 

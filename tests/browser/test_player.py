@@ -21,7 +21,8 @@ AT_1X = Script(chunk_ms=240, real_time_factor=0.2)
 MS_PER_CHARACTER = AT_1X.ms_per_character
 TEXT = "one two three four five six"
 NEVER_ENDING = "word " * 200
-# A machine that is busy with something else may hold up the player itself, which then runs dry, or is silent later.
+# A machine that is busy with something else may hold up the player itself, which then has an underrun, or is silent
+# later.
 NUM_TRIES = 4
 
 SPEAK = """

@@ -269,7 +269,7 @@ async def test_an_end_is_told_when_a_slow_loudspeaker_has_sounded(page: Page) ->
     assert 900 < interrupted["playedMs"] < 2990, "what the device still holds was not heard"
 
 
-async def test_with_nothing_in_hand_before_it_begins_it_runs_dry_no_oftener(page: Page) -> None:
+async def test_with_nothing_in_hand_before_it_begins_it_has_an_underrun_no_oftener(page: Page) -> None:
     async def speak_late(peer: Peer) -> None:
         await peer.greet()
         context = await peer.accept()

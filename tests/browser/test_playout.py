@@ -70,7 +70,7 @@ async def test_silence_needs_no_sound(scratch: Page) -> None:
     assert kinds(events) == ["ended"]
 
 
-async def test_running_dry_fades_and_loses_nothing(scratch: Page) -> None:
+async def test_an_underrun_fades_and_loses_nothing(scratch: Page) -> None:
     script = "playout.open('a'); push('a', 100); render(300); push('a', 600); playout.end('a', 700 * 48); render(900)"
     output, events = await play(scratch, script)
     assert kinds(events) == ["started", "underrun", "started", "ended"]

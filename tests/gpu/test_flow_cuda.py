@@ -143,7 +143,7 @@ def test_kernels_equal_torch() -> None:
         assert worst < FLOAT32_ATOL, name
 
 
-def test_company_changes_nothing() -> None:
+def test_others_change_nothing() -> None:
     runner = float32_runner()
     for i, mel in enumerate(three_streams(runner)):
         prompt = make_prompt(PROMPT_SIZES[i], seed=PROMPT_SIZES[i])

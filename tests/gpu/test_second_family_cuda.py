@@ -1,4 +1,4 @@
-"""The second family, small, through the whole engine on a GPU: as on the CPU, and alone as in company."""
+"""The second family, small, through the whole engine on a GPU: as on the CPU, and alone as among others."""
 
 from dataclasses import replace
 from functools import cache

@@ -67,7 +67,7 @@ async def test_three_times_the_capacity_hurts_nobody_who_was_let_in() -> None:
 class SharedEngine(FakeEngine):
     """Makes one chunk of one utterance a turn, of whoever has waited for longest. Its turns are its clock.
 
-    A listener plays a chunk in `CAPACITY` turns: so many streams, and no more, it keeps from running dry.
+    A listener plays a chunk in `CAPACITY` turns: so many streams, and no more, it keeps from an underrun.
     """
 
     def __init__(self, *, max_utterances: int) -> None:
@@ -124,8 +124,8 @@ async def insist(client: WireClient, contexts: Sequence[str]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("is_bounded", [True, False])
-async def test_nobody_who_was_let_in_runs_dry_because_of_others(is_bounded: bool) -> None:
-    """Unbounded, to see that the measure sees it: so many do run dry where all are let in."""
+async def test_nobody_who_was_let_in_has_an_underrun_because_of_others(is_bounded: bool) -> None:
+    """Unbounded, to see that the measure sees it: so many do have an underrun where all are let in."""
     engine = SharedEngine(max_utterances=CAPACITY if is_bounded else NUM_OFFERED)
     config = GatewayConfig(waiting_contexts=NUM_WAITING, waiting_s=60.0)
     async with running_gateway(config, engine) as url, contextlib.AsyncExitStack() as stack:

@@ -12,7 +12,7 @@ from tests.integration.wire_client import WireClient, serving
 from voicegate.engine.fake.engine import Script
 from voicegate.protocol import messages as wire
 
-LONE_SURROGATE = '{"type":"text","context":"mine","text":"\\ud83d"}'
+SINGLE_SURROGATE = '{"type":"text","context":"mine","text":"\\ud83d"}'
 
 
 @contextlib.asynccontextmanager
@@ -44,7 +44,7 @@ async def still_works(client: WireClient) -> None:
         ('{"type":"text","context":"mine","text":5}', "Expected `str`, got `int`", "mine"),
         ('{"type":"end","context":["mine"]}', "Expected `str`, got `array`", UNSET),
         ('{"type":"end","context":"' + "x" * 100_000 + '"}', "length <= 64", UNSET),
-        (LONE_SURROGATE, "not JSON", UNSET),
+        (SINGLE_SURROGATE, "not JSON", UNSET),
         (b"\x01\x00audio?", "text messages only", UNSET),
         ("", "not JSON", UNSET),
     ],

@@ -364,7 +364,7 @@ async def test_a_client_that_is_away_holds_its_contexts_and_no_socket() -> None:
 
 
 async def test_nothing_is_left_of_a_session_that_made_way_for_another() -> None:
-    num_of_others = num_sittings()
+    num_of_others = num_bindings()
     async with running(FakeEngine()) as running_, resuming(running_.gateway.url) as client:
         await client.send(wire.Open(context="a"))
         await client.until(wire.Opened)
@@ -376,10 +376,10 @@ async def test_nothing_is_left_of_a_session_that_made_way_for_another() -> None:
             await client.until(wire.Resumed)
             client.drop()
         await until_held(running_, Holding.ABSENT, 1)
-        assert num_sittings() == num_of_others + 1
+        assert num_bindings() == num_of_others + 1
 
 
-def num_sittings() -> int:
+def num_bindings() -> int:
     gc.collect()
     return sum(type(each) is Binding for each in gc.get_objects())
 

@@ -20,7 +20,7 @@ TEXT = "Hello there."
 # A model that follows no instructions and repeats nothing: what can be left out is left out.
 PLAIN = Script(max_instruct_chars=0, is_reproducible=False)
 AGENTS_SDK = (
-    "You will receive partial sentences. Do not complete the sentence just read out the text, in a calm and even "
+    "You will receive partial sentences. Do not complete the sentence just read out the text, in a buffered and even "
     "voice that leaves the listener time to think about what was said, and never laugh, sing or change your accent."
 )
 EMBEDDING = {"mode": "embedding", "embedding": [0.1, 0.2], "__experimental_controls": {"speed": "normal"}}

@@ -101,7 +101,7 @@ def test_two_blocks_of_one_reading_are_those_of_two_readings_that_know_the_same(
     speeches = []
     for later_s in (0.1, 1.0):
         writer = Writer()
-        times = writer.engine.core._readings.block_time
+        times = writer.engine.core._reprefills.block_time
         times.took(0.1, 0.0, is_first=True)
         times.took(later_s, 0.0, is_first=False)
         writer.write(["Please put the milk back in the fridge when you "], word_s=0.5)

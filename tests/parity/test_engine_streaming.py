@@ -64,16 +64,16 @@ def test_lanes_side_by_side_say_what_one_processor_says() -> None:
 def test_an_llm_launch_that_fails_beside_a_running_batch_ends_those_it_was_for(monkeypatch: pytest.MonkeyPatch) -> None:
     stages = replace(tiny_stages(), is_concurrent=True)
     engine = HandDrivenEngine(CONFIG, stages)
-    broken, newcomer = engine.submit("u"), engine.submit("w")
+    broken, new_request = engine.submit("u"), engine.submit("w")
     engine.core.push_text(broken, TEXT)
     while "flow_steps" not in engine.core.counters:
         engine.step()
-    engine.core.push_text(newcomer, TEXT)  # the LLM does not make way for a first block where another lacks tokens
+    engine.core.push_text(new_request, TEXT)  # the LLM does not make way for a first block where another lacks tokens
     with monkeypatch.context() as patched:
         patched.setattr(stages.llm, "launch", lambda _: 1 / 0)
         engine.step()
     assert isinstance(engine.heard[broken].end, Failed)
-    assert isinstance(engine.heard[newcomer].end, Failed)
+    assert isinstance(engine.heard[new_request].end, Failed)
     assert engine.speak("v", [TEXT]).pcm == alone().pcm
 
 

@@ -33,7 +33,7 @@ def add(engine: HandDrivenEngine, voice: Voice) -> EngineError | None:
     (answer,) = answers
     if isinstance(answer, EngineError):
         return answer
-    engine.core.put_up_voice(answer)
+    engine.core.install_voice(answer)
     return None
 
 

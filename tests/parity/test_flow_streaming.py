@@ -1,4 +1,4 @@
-"""Whatever the arrival of tokens and the company in a batch, a stream's frames are those of the whole at once."""
+"""Whatever the arrival of tokens and the others in a batch, a stream's frames are those of the whole at once."""
 
 import random
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ def test_behind_a_lead_in_of_any_length_it_equals_offline_behind_the_same(
 
 
 class Party:
-    """Streams of different voices, phases and histories on one runner, rendered in random company."""
+    """Streams of different voices, phases and histories on one runner, rendered in random batches."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -146,7 +146,7 @@ class Party:
 
 @settings(max_examples=4)
 @given(seed=st.integers(0, 10_000))
-def test_company_changes_nothing(seed: int) -> None:
+def test_others_change_nothing(seed: int) -> None:
     party = Party(seed)
     num_free = party.runner.num_free_blocks
     num_checked = num_rounds = 0

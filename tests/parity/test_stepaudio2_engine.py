@@ -176,7 +176,7 @@ def test_a_voice_may_come_and_go_while_the_engine_speaks(stages: Stages) -> None
     engine.run()
     (ready,) = answers
     assert isinstance(ready, ReadyVoice)
-    engine.core.put_up_voice(ready)
+    engine.core.install_voice(ready)
     twin = begin(engine, "twin", TEXTS[0], voice="twin")
     engine.core.remove_voice("twin")
     engine.run()

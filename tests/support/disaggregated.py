@@ -88,7 +88,7 @@ class Driven:
     """A core of either kind."""
 
     def __init__(self, all_stages: Sequence[Stages], config: EngineConfig = CONFIG, *, is_apart: bool = False) -> None:
-        """`is_apart`: disaggregated also with a lone token2wav."""
+        """`is_apart`: disaggregated also with a single token2wav."""
         self.now_s = 0.0
         self.heard: dict[UtteranceId, Heard] = {}
         self.core: EngineCore | DisaggregatedCore

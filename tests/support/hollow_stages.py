@@ -38,7 +38,7 @@ class Hollow:
 def hollow_voice(name: str = "rms") -> Voice:
     return token2wav.hollow_voice(
         name,
-        prompt_text=f"Be calm.<|endofprompt|>{_TRANSCRIPT}",
+        prompt_text=f"Be buffered.<|endofprompt|>{_TRANSCRIPT}",
         transcript=_TRANSCRIPT,
         num_tokens=_NUM_PROMPT_TOKENS,
         pace=None,

@@ -181,9 +181,9 @@ class DisaggregatedCore:
         for core in self.cores:
             core.refuse_voices(reason, voice)
 
-    def put_up_voice(self, ready: ReadyVoice) -> None:
+    def install_voice(self, ready: ReadyVoice) -> None:
         for core, each in zip(self.cores, self._prepared.pop(id(ready)), strict=True):
-            core.put_up_voice(each)
+            core.install_voice(each)
 
     def discard_voice(self, ready: ReadyVoice) -> None:
         for core, each in zip(self.cores, self._prepared.pop(id(ready)), strict=True):

@@ -9,8 +9,9 @@ _TOKENS_PER_BLOCK: Final = 32
 # Room for prompts that nobody speaks at the moment, in sequences: what the prefix cache keeps of the voices.
 # Higher -> more prompts are found again; lower -> more memory for the flow.
 _KEPT_PROMPTS: Final = 8
-# Tokens of prompts that may be computed in one step. Higher -> newcomers are sooner heard; lower -> the others' steps
-# beside them are shorter. A whole prompt has to fit: chunked prefill stays off (faults with reuse, docs/adr/0015).
+# Tokens of prompts that may be computed in one step. Higher -> new requests are sooner heard; lower -> the others'
+# steps beside them are shorter. A whole prompt has to fit: chunked prefill stays off (faults with reuse,
+# docs/adr/0015).
 _LEAST_STEP_TOKENS: Final = 2048
 
 
@@ -31,7 +32,7 @@ class TensorrtLlmConfig:
     # Steps between two outputs of a sequence. Higher -> less Python a token; lower -> a first block up to so many steps
     # sooner.
     stream_interval: int = 2
-    # The next step is launched before the last one's tokens are read. Off -> a lone stream hears each token a step
+    # The next step is launched before the last one's tokens are read. Off -> a single stream hears each token a step
     # sooner; on -> more tokens a second.
     has_overlap: bool = True
     # Common beginnings of prompts are computed once. Off -> every pass computes its prompt; for finding faults.

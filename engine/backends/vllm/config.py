@@ -16,8 +16,8 @@ _KEPT_PROMPTS: Final = 8
 # vLLM's process beside weights and cache: its CUDA context, graphs, activations. By arithmetic, not measured.
 # Higher -> less for the flow; lower -> vLLM finds no room for a cache, and does not start.
 _PROCESS_BYTES: Final = 3 << 30
-# Tokens of prompts that may be computed in one step, at the least. Higher -> newcomers are sooner heard; lower -> the
-# others' steps beside them are shorter.
+# Tokens of prompts that may be computed in one step, at the least. Higher -> new requests are sooner heard; lower ->
+# the others' steps beside them are shorter.
 _LEAST_STEP_TOKENS: Final = 2048
 
 

@@ -36,7 +36,8 @@ def attend(
     A line that feeds its slot's last token goes alone, and is the only one of its slot. Others go by tiles, which read
     their keys once: what lies side by side of a slot's positions between two multiples of TILE_LINES is one, and its
     first line's program's. The two ways may add in another order, so what decides between them is the line's own, and
-    not its company: a tile of one line is still a tile, and while all are finite no row of a tile depends on another.
+    not its neighbours: a tile of one line is still a tile, and while all are finite no row of a tile depends on
+    another.
     """
     if IS_PDL:  # the next kernel asks for weights, and for what was there before this one's inputs
         tl.extra.cuda.gdc_launch_dependents()

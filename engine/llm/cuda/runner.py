@@ -1,6 +1,6 @@
 """LlmRunner on CUDA: continuous batching over static slots by our kernels and graphs, steps launched ahead.
 
-A line's arithmetic does not depend on its company: the same seed gives the same tokens alone and in any batch.
+A line's arithmetic does not depend on the others: the same seed gives the same tokens alone and in any batch.
 """
 
 from collections import deque

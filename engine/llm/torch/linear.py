@@ -65,7 +65,7 @@ def _paddings() -> tuple[int, ...]:
     """How many more rows FBGEMM must be given of 0 to 119 to sum all of them up in the same order.
 
     With AVX2 its kernels of one and two rows sum up in two halves, larger ones do not, and 7 rows are 6 and 1: a row
-    would depend on its company. With AVX-512 all are alike. Raises RuntimeError where nothing helps.
+    would depend on the others. With AVX-512 all are alike. Raises RuntimeError where nothing helps.
     """
     generator = torch.Generator().manual_seed(0)
     packed = torch.ops.quantized.linear_prepack_fp16(torch.randn(64, 64, generator=generator), None)

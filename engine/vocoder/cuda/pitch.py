@@ -90,7 +90,7 @@ class PitchBranch:
     def _multiply(self, layer: int, x: torch.Tensor) -> torch.Tensor:
         """x [1, B, N, in] -> [taps, B * N - taps + 1, out]: each tap's product over the streams' columns end to end.
 
-        A convolution is the sum of its taps' products, shifted; taken apart, nothing is unfolded, and a lone stream
+        A convolution is the sum of its taps' products, shifted; taken apart, nothing is unfolded, and a single stream
         gives the device three times the tiles.
         """
         weight = self._products[layer]

@@ -14,7 +14,7 @@ from voicegate.engine.vocoder.torch.state import BatchRows, Layout, Tails, behin
 
 Weights = Mapping[str, torch.Tensor]
 
-# Up to this size of a lone input torch does not ask oneDNN but runs a loop of its own, two to five times slower than
+# Up to this size of a single input torch does not ask oneDNN but runs a loop of its own, two to five times slower than
 # a matrix product over the unfolded taps (ATen/native/Convolution.cpp, use_mkldnn).
 ONEDNN_MIN_NUMBERS: Final = 20_480
 

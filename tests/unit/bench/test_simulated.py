@@ -40,10 +40,10 @@ def test_work_is_done_in_order_and_marks_are_reached_behind_it() -> None:
     assert (device.now_s, device.llm.busy_s) == (0.01, pytest.approx(0.005))
 
 
-@pytest.mark.parametrize(("is_reading", "llm_s", "slow"), [(False, 0.0026, 1.4), (True, 0.0019, 1.65)])
-def test_lanes_slow_each_other_down_for_as_long_as_both_work(is_reading: bool, llm_s: float, slow: float) -> None:
+@pytest.mark.parametrize(("is_reprefill", "llm_s", "slow"), [(False, 0.0026, 1.4), (True, 0.0019, 1.65)])
+def test_lanes_slow_each_other_down_for_as_long_as_both_work(is_reprefill: bool, llm_s: float, slow: float) -> None:
     device = Device()
-    device.llm.launch(0.001, is_reading=is_reading)
+    device.llm.launch(0.001, is_reprefill=is_reprefill)
     device.token2wav.launch(0.010, num_blocks=34)
     llm, flow = device.llm.mark(), device.token2wav.mark()
     device.run(0.1)
@@ -61,7 +61,7 @@ def test_steps_whose_kernels_begin_early_hold_the_device(num_blocks: int, llm_s:
     assert llm.reached_s == pytest.approx(llm_s)
     assert flow.reached_s == pytest.approx(0.010 + llm_s * (1 - 1 / slow))
     assert not is_early(17, 0)
-    assert not is_early(1, 200), "a newcomer's reading"
+    assert not is_early(1, 200), "a new request's reading"
 
 
 def test_an_llm_apart_and_the_flow_take_their_own_time() -> None:
@@ -98,7 +98,7 @@ def test_a_load_is_served_and_told_of(tmp_path: Path, monkeypatch: pytest.Monkey
     assert runs[0]["num"] >= 3
     assert (runs[0]["num_failed"], runs[0]["num_unheard"], runs[0]["c100"]) == (0, 0, 1.0)
     assert 100 < runs[0]["first_audio_ms"]["p50"] < 400
-    assert runs[0]["llm"]["readings_per_s"] > 0
+    assert runs[0]["llm"]["reprefills_per_s"] > 0
 
 
 @pytest.mark.parametrize("num_words", range(4, 10))
@@ -146,7 +146,7 @@ def test_its_voices_are_those_of_a_generated_checkpoint(tmp_path: Path) -> None:
     for name, content in tokenizer_files(sizes, merges).items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     tokenizer = build_tokenizer(tmp_path / "vocab.json", tmp_path / "merges.txt", specials=special_tokens_of(sizes))
-    prompts = list(natural.prompts(natural.Worths(model, tokenizer)))
+    prompts = list(natural.prompts(natural.SpeechCounts(model, tokenizer)))
     assert [num_tokens for num_tokens, _ in VOICES] == [each.num_tokens for each in prompts]
     paces = [each.num_tokens / spoken_letters(each.transcript) for each in prompts]
     assert [tokens_per_letter for _, tokens_per_letter in VOICES] == pytest.approx(paces, abs=0.005)
@@ -168,4 +168,4 @@ def test_what_is_no_rule_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr(command, "configure_logs", lambda *_: None)
     assert command.main(["--without", "luck"]) == 1
-    assert "--without luck: the rules are calm-steps" in capsys.readouterr().err
+    assert "--without luck: the rules are buffered-steps" in capsys.readouterr().err

@@ -71,8 +71,8 @@ def test_a_load_is_served_within_its_bands(load: str) -> None:
     [
         ("light-guard", "live:128:whole", "p95"),
         ("taken-along", "live:128:whole", "p95"),
-        ("calm-steps", "live:400:whole", "p95"),
-        ("dry-share", "mixed:400", "gap"),
+        ("buffered-steps", "live:400:whole", "p95"),
+        ("underrun-share", "mixed:400", "gap"),
     ],
 )
 def test_without_a_rule_it_falls_out_of_them(rule: str, load: str, worse: str) -> None:
@@ -99,10 +99,10 @@ def gap_s(listener: Listener) -> float:
     return play(listener.arrivals, 80).underruns.worst_s
 
 
-def test_a_burst_of_newcomers_is_heard_in_order_and_runs_no_listener_dry() -> None:
+def test_a_burst_of_new_requests_is_heard_in_order_and_leaves_no_listener_an_underrun() -> None:
     listeners = [whole(number / 32, ENGLISH.paragraphs[0]) for number in range(64)]
-    newcomers = [whole(3 + number / 10_000) for number in range(300)]
-    heard = crowd([*listeners, *newcomers], 40.0)
+    new_requests = [whole(3 + number / 10_000) for number in range(300)]
+    heard = crowd([*listeners, *new_requests], 40.0)
     assert max(map(gap_s, heard[:64])) <= 0.0
     starts = [each.arrivals[0].arrived_s for each in heard[64:]]
     assert starts == sorted(starts)

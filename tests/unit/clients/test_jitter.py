@@ -1,4 +1,4 @@
-"""The buffer before a sound card: silence until it is full, silence where it is dry, and what it counts."""
+"""The buffer before a sound card: silence until it is full, silence where it is without audio, and what it counts."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_silence_until_the_prebuffer_is_there(buffer: JitterBuffer) -> None:
     assert (buffer.played_ms, buffer.buffer_ms, buffer.num_underruns) == (3, 1, 0)
 
 
-def test_a_dry_buffer_is_one_underrun_however_long(buffer: JitterBuffer) -> None:
+def test_a_empty_buffer_is_one_underrun_however_long(buffer: JitterBuffer) -> None:
     buffer.push(b"abcdefgh")
     assert buffer.pull(10) == b"abcdefgh" + bytes(2)
     assert buffer.pull(4) == bytes(4)

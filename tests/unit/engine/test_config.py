@@ -48,7 +48,7 @@ def test_what_is_left_open_suits_the_device() -> None:
     for device_type in ("cpu", "cuda"):
         resolved = told.resolved(device_type)
         assert resolved.max_active_clauses == 3
-        assert resolved.max_calm_flow_batch >= resolved.max_flow_batch
+        assert resolved.max_buffered_flow_batch >= resolved.max_flow_batch
         assert min(resolved.max_utterances, resolved.max_flow_batch, resolved.first_block_tokens) > 0
 
 
@@ -90,12 +90,12 @@ def test_a_larger_gpu_speaks_more_clauses_at_once(gib: int, expected: int) -> No
 def test_a_smaller_gpu_solves_fewer_blocks_in_a_call(num_multiprocessors: int, expected: tuple[int, int]) -> None:
     gpu = replace(REFERENCE_GPU, num_multiprocessors=num_multiprocessors)
     resolved = EngineConfig(Path("m")).resolved("cuda", gpu)
-    assert (resolved.max_flow_batch, resolved.max_calm_flow_batch) == expected
+    assert (resolved.max_flow_batch, resolved.max_buffered_flow_batch) == expected
 
 
 def test_who_limits_the_flows_batches_limits_all_of_them() -> None:
     resolved = EngineConfig(Path("m"), max_flow_batch=16).resolved("cuda")
-    assert (resolved.max_flow_batch, resolved.max_calm_flow_batch) == (16, 16)
+    assert (resolved.max_flow_batch, resolved.max_buffered_flow_batch) == (16, 16)
 
 
 @pytest.mark.parametrize("name", ["first_block_tokens", "whole_first_block_tokens"])

@@ -9,7 +9,7 @@ import torch
 from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.flow.shape import NEVER, FlowShape
 from voicegate.engine.backends.tensorrt.library import LoadedEngine
-from voicegate.engine.backends.tensorrt.lone_engine import LoneEngine
+from voicegate.engine.backends.tensorrt.single_engine import SingleEngine
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.chunking import FRAMES_PER_BLOCK
 from voicegate.engine.flow.euler import euler_step
@@ -40,13 +40,13 @@ class FlowCheck:
     @torch.inference_mode()
     def error(self, engine: LoadedEngine, shape: FlowShape) -> float:
         """The largest of any case's outputs: RMS, relative. NaN where the engine has one. Raises TensorrtError."""
-        lone = LoneEngine(engine)
+        single = SingleEngine(engine)
         num_blocks = shape.context_frames // FRAMES_PER_BLOCK
         last = self._model.schedule.num_steps - 1
         full = [(num_blocks - row % (num_blocks + 1), shape.num_frames) for row in range(shape.num_rows)]
         some = [(num_blocks // 2, _SHORT_FRAMES)] * shape.num_rows
         errors = [
-            self._case_error(lone, shape, self._case(shape, step, rows)) for step, rows in ((0, full), (last, some))
+            self._case_error(single, shape, self._case(shape, step, rows)) for step, rows in ((0, full), (last, some))
         ]
         return float(torch.stack(errors).max())
 
@@ -81,13 +81,13 @@ class FlowCheck:
         )
         return case, pool
 
-    def _case_error(self, lone: LoneEngine, shape: FlowShape, made: tuple[_Case, BlockPool]) -> torch.Tensor:
+    def _case_error(self, single: SingleEngine, shape: FlowShape, made: tuple[_Case, BlockPool]) -> torch.Tensor:
         case, pool = made
         for name, numbers in self._inputs(shape, case, pool).items():
-            lone.tensors[name].copy_(numbers)
-        lone.run()
+            single.tensors[name].copy_(numbers)
+        single.run()
         expected_x = self._next_x(case, pool)  # fills the new blocks
-        found = {name: tensor.float().cpu() for name, tensor in lone.tensors.items()}
+        found = {name: tensor.float().cpu() for name, tensor in single.tensors.items()}
         errors = []
         for number, row in enumerate(case.rows):
             valid = slice(row.num_frames)

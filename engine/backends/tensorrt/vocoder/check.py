@@ -6,7 +6,7 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.library import LoadedEngine
-from voicegate.engine.backends.tensorrt.lone_engine import LoneEngine
+from voicegate.engine.backends.tensorrt.single_engine import SingleEngine
 from voicegate.engine.backends.tensorrt.vocoder.shape import FilterShape
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.torch.network import VocoderNetwork
@@ -26,15 +26,15 @@ class FilterCheck:
     @torch.inference_mode()
     def error(self, engine: LoadedEngine, shape: FilterShape) -> float:
         """The largest of any row's and call's: RMS, relative. NaN where the engine has one. Raises TensorrtError."""
-        lone = LoneEngine(engine)
-        tensors = lone.tensors
+        single = SingleEngine(engine)
+        tensors = single.tensors
         errors = []
         for call, (inputs, expected) in enumerate(self._calls(shape.num_frames)):
             tensors["frames"].fill_(shape.num_frames)
             tensors["is_first"].fill_(int(call == 0))
             for name, columns in inputs.items():
                 tensors[name][..., : columns.shape[2]] = columns.to(engine.device)  # the same for every row
-            lone.run()
+            single.run()
             for name in ("state", "edge"):
                 tensors[name].copy_(tensors[f"new_{name}"])
             difference = tensors["filtered"].cpu() - expected

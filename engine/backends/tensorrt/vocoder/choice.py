@@ -111,7 +111,7 @@ def measured_buckets(cuda: VocoderCudaConfig) -> list[Bucket]:
 
 
 def mean_ratio(theirs: Sequence[float], ours: Sequence[float]) -> float:
-    """Geometric: a lone stream's call counts as much as a crowd's."""
+    """Geometric: a single stream's call counts as much as a crowd's."""
     return math.exp(sum(math.log(one / other) for one, other in zip(theirs, ours, strict=True)) / len(ours))
 
 

@@ -9,7 +9,7 @@ import tokenizers
 from tests.support.upstream_source import SMALL, SMALL_STEPAUDIO2
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.bench.full_size.families import AnySizes
-from voicegate.bench.full_size.natural import PROMPT_TOKENS, Worths, english_merges
+from voicegate.bench.full_size.natural import PROMPT_TOKENS, SpeechCounts, english_merges
 from voicegate.clients.bench.sentences import ENGLISH
 from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.conversion import ConvertOptions, Decoding
@@ -42,7 +42,7 @@ def test_speech_ends_with_its_text_behind_every_prompt(
     make_engine_dir(directory, sizes, ConvertOptions(decoding=decoding), Ending.NATURAL)
     model = load_model_config(directory)
     tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
-    worths = Worths(model, tokenizer)
+    speech_counts = SpeechCounts(model, tokenizer)
     weights = load_state_dict(directory / "llm.safetensors")
     voices = sorted((directory / "voices").iterdir())
     assert len(voices) == len(PROMPT_TOKENS)
@@ -56,7 +56,7 @@ def test_speech_ends_with_its_text_behind_every_prompt(
         ids = tuple(tokenizer.encode(text, add_special_tokens=False).ids)
         prompt = LlmPrompt(tuple(text_ids), speech_ids)
         runner.add(SequenceRequest(number, prompt, ids, is_streaming=False, seed=number, max_tokens=750))
-        wanted[number] = worths.of(text)
+        wanted[number] = speech_counts.of(text)
     spoken = dict.fromkeys(wanted, 0)
     while runnable := [number for number in wanted if runner.is_runnable(number)]:
         for output in runner.step(runnable):

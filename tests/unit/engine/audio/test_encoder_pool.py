@@ -106,7 +106,7 @@ def test_cancels_amid_encoding_end_with_one_event_that_counts_what_left(processe
 
 
 def test_a_process_hears_of_an_utterance_with_its_first_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To write wakes it, which takes the engine's thread as long as all else of a newcomer."""
+    """To write wakes it, which takes the engine's thread as long as all else of a new request."""
     puts: list[int] = []
     put = InputPipe.put
 

@@ -134,13 +134,13 @@ def test_a_process_goes_on_where_the_start_ends() -> None:
     assert made == wanted
 
 
-def test_many_newcomers_do_not_keep_the_engines_thread() -> None:
+def test_many_new_requests_do_not_keep_the_engines_thread() -> None:
     clock, late, events = Clock(), LateEncoders(), list[EngineEvent]()
     starts = head_starts(late, clock)
 
-    def num_begun(num_newcomers: int) -> int:
+    def num_begun(num_new_requests: int) -> int:
         events.clear()
-        for _ in range(num_newcomers):
+        for _ in range(num_new_requests):
             outlet(starts, events, AudioFormat()).send_audio(SOUND)
         return len(packets(events))
 

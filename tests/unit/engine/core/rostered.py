@@ -10,7 +10,7 @@ from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.guard import Guard
 from voicegate.engine.core.look import Look
 from voicegate.engine.core.policy import Due, Limits
-from voicegate.engine.core.readings import Readings
+from voicegate.engine.core.reprefills import Reprefills
 from voicegate.engine.core.roster import Roster, Waiting
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import UtteranceId
@@ -40,7 +40,7 @@ class Looked:
     def __init__(self, config: EngineConfig, limits: Limits, models: Any) -> None:
         self.models = models
         self.roster = Roster(limits)
-        readings = Readings(config, lookahead_tokens=3, held_back_frames=4)
+        readings = Reprefills(config, lookahead_tokens=3, held_back_frames=4)
         self.guarding = Guard(self.roster, self._fail)
         self.look = Look(config, models, readings, self.roster, self.guarding)
 

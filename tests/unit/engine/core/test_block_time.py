@@ -8,7 +8,7 @@ PAUSE_S = 3.0
 
 
 def first_block_s(engine: HandDrivenEngine) -> float:
-    return engine.core._readings.block_time.first_s(engine.now_s)
+    return engine.core._reprefills.block_time.first_s(engine.now_s)
 
 
 def speak_until_heard(engine: HandDrivenEngine, utterance_id: UtteranceId) -> None:

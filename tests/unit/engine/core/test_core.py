@@ -28,7 +28,7 @@ class Listening:
 
     def __init__(self, engine: HandDrivenEngine) -> None:
         self.engine = engine
-        self.dry_s: dict[UtteranceId, float] = {}
+        self.underrun_s: dict[UtteranceId, float] = {}
         self._plays_until_s: dict[UtteranceId, float] = {}
         self._num_heard: dict[UtteranceId, int] = {}
         self.order: list[UtteranceId] = []  # in which they were first heard
@@ -58,7 +58,7 @@ class Listening:
                     if until_s is None:
                         self.order.append(name)
                         until_s = now_s
-                    self.dry_s[name] = max(self.dry_s.get(name, 0.0), now_s - until_s)
+                    self.underrun_s[name] = max(self.underrun_s.get(name, 0.0), now_s - until_s)
                     self._plays_until_s[name] = max(until_s, now_s) + len(event.packets) * 0.02
 
 
@@ -68,21 +68,21 @@ def due_now(engine: HandDrivenEngine) -> Due:
     return engine.core._roster.due
 
 
-def test_no_listener_runs_dry_behind_newcomers() -> None:
+def test_no_listener_has_an_underrun_behind_new_requests() -> None:
     config = EngineConfig(TINY_MODEL_DIR, device="cpu", max_active_clauses=2, stall_ms=0).resolved("cpu")
     listening = Listening(HandDrivenEngine(config, hollow(num_slots=2).stages))
     listener = listening.say("listener", SENTENCE * 6)
     listening.run(until_s=0.6)
     assert listening.order == [listener]
-    newcomers = [listening.say(f"newcomer {number}", SENTENCE) for number in range(12)]
+    new_requests = [listening.say(f"new request {number}", SENTENCE) for number in range(12)]
     listening.run(until_s=60.0)
     assert all(isinstance(heard.end, Done) for heard in listening.engine.heard.values())
-    assert listening.dry_s[listener] == 0.0
-    assert listening.order == [listener, *newcomers], "and they are heard in the order in which they came"
+    assert listening.underrun_s[listener] == 0.0
+    assert listening.order == [listener, *new_requests], "and they are heard in the order in which they came"
 
 
 def begins_now(engine: HandDrivenEngine, utterance: Utterance) -> bool:
-    clause, reads_s = engine.core._readings.next_reading(utterance, engine.now_s)
+    clause, reads_s = engine.core._reprefills.next_reprefill(utterance, engine.now_s)
     return clause is not None and reads_s == engine.now_s
 
 
@@ -126,7 +126,7 @@ def told_of(block_times: tuple[tuple[float, bool], ...]) -> HandDrivenEngine:
     """An engine of which is known what blocks took."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     for seconds, is_first in block_times:
-        engine.core._readings.block_time.took(seconds, engine.now_s, is_first=is_first)
+        engine.core._reprefills.block_time.took(seconds, engine.now_s, is_first=is_first)
     return engine
 
 
@@ -163,8 +163,8 @@ def test_an_engine_that_is_strained_only_when_it_reads_makes_no_more_than_the_wo
     engine.core.push_text(utterance_id, words)
     (utterance,) = engine.core._roster
     utterance.feed.read_all()
-    readings = engine.core._readings
-    clause, _ = readings.next_reading(utterance, engine.now_s)
+    readings = engine.core._reprefills
+    clause, _ = readings.next_reprefill(utterance, engine.now_s)
     assert clause is not None
     assert not clause.is_text_complete
     for seconds, is_first in STRAINED:
@@ -194,30 +194,30 @@ def test_a_sentence_is_not_read_again_while_samples_of_its_last_block_are_on_the
     assert engine.heard[utterance_id].events, "its first block"
     engine.core.push_text(utterance_id, LONG[40:])
     utterance.feed.read_all()
-    engine.now_s += 10.0  # its listener has run dry
+    engine.now_s += 10.0  # its listener has have an underrun
     clause.awaits_samples = True
-    assert engine.core._readings.next_reading(utterance, engine.now_s) == (None, math.inf)
+    assert engine.core._reprefills.next_reprefill(utterance, engine.now_s) == (None, math.inf)
     clause.awaits_samples = False
-    assert engine.core._readings.next_reading(utterance, engine.now_s) == (clause, engine.now_s)
+    assert engine.core._reprefills.next_reprefill(utterance, engine.now_s) == (clause, engine.now_s)
 
 
 @pytest.mark.parametrize(("pause_s", "is_bridged"), [(0.3, True), (0.4, False)])
 def test_a_pause_is_not_bridged_by_speech_that_runs_past_its_words(pause_s: float, is_bridged: bool) -> None:
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL, max_buffer_delay_ms=60_000)
-    asked, is_dry = [], engine.core._readings._to_go_on
+    asked, is_late = [], engine.core._reprefills._to_go_on
 
     def noted(*args: Any, **options: bool) -> Any:
-        asked.append(options["is_dry"])
-        return is_dry(*args, **options)
+        asked.append(options["is_late"])
+        return is_late(*args, **options)
 
     engine.core.push_text(utterance_id, LONG[:40])
     engine.run()
     (utterance,) = engine.core._roster
     assert utterance.deadline_s is not None
     utterance.pace.wrote(4, utterance.deadline_s + 1.0 - pause_s)
-    with patch.object(engine.core._readings, "_to_go_on", noted):
-        engine.core._readings.next_reading(utterance, utterance.deadline_s + 1.0)
+    with patch.object(engine.core._reprefills, "_to_go_on", noted):
+        engine.core._reprefills.next_reprefill(utterance, utterance.deadline_s + 1.0)
     assert asked == [is_bridged]
 
 
@@ -250,18 +250,18 @@ def test_a_sentence_that_is_being_written_waits_since_it_could_be_begun() -> Non
     assert (0, *moments_ms) == tuple(sorted((0, *moments_ms)))
 
 
-def test_no_listener_runs_dry_behind_sentences_that_are_being_written() -> None:
-    """One who is about to goes before a newcomer, also where the newcomer's sentence is not whole."""
+def test_no_listener_has_an_underrun_behind_sentences_that_are_being_written() -> None:
+    """One who is about to goes before a new request, also where the new request's sentence is not whole."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     engine.now_s = 1000.0
-    listener, newcomer = engine.submit("listener"), engine.submit("newcomer", mode=SpeakingMode.INCREMENTAL)
+    listener, new_request = engine.submit("listener"), engine.submit("new request", mode=SpeakingMode.INCREMENTAL)
     engine.core.push_text(listener, LONG)
     engine.core.end_text(listener)
     while not engine.heard[listener].pcm:
         engine.step()
-    engine.core.push_text(newcomer, "The train to the coast leaves at nine from platform ")
+    engine.core.push_text(new_request, "The train to the coast leaves at nine from platform ")
     engine.now_s = engine.core._roster.named(listener).deadline_s - 0.1
-    while not engine.core._roster.named(newcomer).num_started_clauses:
+    while not engine.core._roster.named(new_request).num_started_clauses:
         engine.core.step()
     first, second = sorted(due_now(engine), key=lambda each: each.deadline_s is None)
     limits = engine.core._limits
@@ -288,15 +288,15 @@ def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatc
     assert all(were_heard)
 
 
-def test_only_a_newcomers_beginning_tells_how_long_a_block_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_new_requests_beginning_tells_how_long_a_block_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later sentence is begun for its listener's sake, and waits behind whoever is more urgent."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     start, begun = engine.core._speaking.start, []
 
     def spy(utterance: Utterance, clause: Clause, *, are_many: bool) -> None:
-        is_newcomer = utterance.deadline_s is None
+        is_new = utterance.deadline_s is None
         start(utterance, clause, are_many=are_many)
-        begun.append((is_newcomer, clause.reading_since_s is not None))
+        begun.append((is_new, clause.prefill_since_s is not None))
 
     monkeypatch.setattr(engine.core._speaking, "start", spy)
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
@@ -316,11 +316,11 @@ def test_a_sentence_is_not_read_again_while_a_block_of_it_is_made(monkeypatch: p
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     pipeline = engine.core._pipeline
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
-    read_again, num_readings = pipeline.read_again, 0
+    read_again, num_reprefills = pipeline.read_again, 0
 
     def spy(clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
-        nonlocal num_readings
-        num_readings += 1
+        nonlocal num_reprefills
+        num_reprefills += 1
         assert until is None or not (pipeline.block_frames(clause) or clause.batch is not None)
         read_again(clause, voice, until=until)
 
@@ -332,7 +332,7 @@ def test_a_sentence_is_not_read_again_while_a_block_of_it_is_made(monkeypatch: p
         while engine.now_s < until_s:
             engine.step()
     assert not engine.heard[utterance_id].end
-    assert num_readings >= 2
+    assert num_reprefills >= 2
 
 
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, SpeakingMode.INCREMENTAL])

@@ -106,12 +106,12 @@ def test_who_makes_way_does_not_wait_for_what_its_own_next_clause_holds() -> Non
     while utterance.clauses[0].state is not ClauseState.RENDERING:
         assert engine.step()
     engine.set_aside(utterance)
-    newcomer = engine.submit("v")
-    engine.core.push_text(newcomer, "Yes.")
-    engine.core.end_text(newcomer)
+    new_request = engine.submit("v")
+    engine.core.push_text(new_request, "Yes.")
+    engine.core.end_text(new_request)
     engine.run()
     assert isinstance(engine.heard[utterance_id].end, Done)
-    assert isinstance(engine.heard[newcomer].end, Done)
+    assert isinstance(engine.heard[new_request].end, Done)
     assert models.held == free
 
 

@@ -12,7 +12,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.core import constants
 from voicegate.engine.core.clause_feed import ClauseFeed
-from voicegate.engine.core.readings import Readings
+from voicegate.engine.core.reprefills import Reprefills
 from voicegate.engine.interface import Alignment, Done, SpeakingMode
 
 TEXT = (
@@ -94,7 +94,7 @@ def test_where_few_have_work_each_is_read_as_it_comes(num_bites: Counter[str]) -
 
 
 def test_they_lie_for_a_moment_and_never_until_their_block_is_due() -> None:
-    readings = Readings(CONFIG, lookahead_tokens=3, held_back_frames=4)
+    readings = Reprefills(CONFIG, lookahead_tokens=3, held_back_frames=4)
 
     def lies_until_s(deadline_s: float) -> tuple[float, float]:
         """And when the next block is due."""

@@ -5,48 +5,48 @@ from functools import partial
 
 import pytest
 
-from voicegate.engine.core.growth import BlockTime, Worth, WriterPace, beginning, covered_s, next_block_s
+from voicegate.engine.core.growth import BlockTime, SpeechBudget, WriterPace, beginning, covered_s, next_block_s
 
 
 def test_a_pass_holds_fewer_tokens_than_its_words_are_worth() -> None:
-    worth = Worth(tokens_per_letter=1.8, token_share=0.8)
+    worth = SpeechBudget(tokens_per_letter=1.8, token_share=0.8)
     assert worth.letters_for(0) == 0
     assert worth.letters_for(18) == pytest.approx(12.5)
 
 
 def test_where_it_presses_more_may_be_said_and_of_the_last_word_too() -> None:
-    worth = Worth(1.8, token_share=0.8)
-    calm, dry = (worth.to_go_on(18, is_dry=is_dry) for is_dry in (False, True))
-    assert calm.are_there(num_but_last=12.5, num_of_all=12.5)
-    assert not calm.are_there(num_but_last=12.4, num_of_all=99)
+    worth = SpeechBudget(1.8, token_share=0.8)
+    buffered, dry = (worth.to_go_on(18, is_late=is_late) for is_late in (False, True))
+    assert buffered.are_there(num_but_last=12.5, num_of_all=12.5)
+    assert not buffered.are_there(num_but_last=12.4, num_of_all=99)
     assert dry.are_there(num_but_last=3, num_of_all=8), "a quarter more than they are worth"
     assert not dry.are_there(num_but_last=3, num_of_all=7.9)
     assert not dry.are_there(num_but_last=0, num_of_all=10), "one word, that may go on"
-    assert Worth(1.8, token_share=1.3).to_go_on(18, is_dry=True).are_there(num_but_last=3, num_of_all=10 / 1.3)
+    assert SpeechBudget(1.8, token_share=1.3).to_go_on(18, is_late=True).are_there(num_but_last=3, num_of_all=10 / 1.3)
 
 
 def test_a_sentence_begins_with_more_of_its_words_or_with_the_last_of_them() -> None:
-    needed = Worth(1.8, token_share=0.8).to_begin(18, num_second_tokens=0, num_promised=99)
+    needed = SpeechBudget(1.8, token_share=0.8).to_begin(18, num_second_tokens=0, num_promised=99)
     assert needed.are_there(num_but_last=10, num_of_all=10)
     assert needed.are_there(num_but_last=3, num_of_all=12.6)
     assert not needed.are_there(num_but_last=9.9, num_of_all=12.4)
-    slower = Worth(1.8, token_share=0.4).to_begin(18, num_second_tokens=0, num_promised=99)
+    slower = SpeechBudget(1.8, token_share=0.4).to_begin(18, num_second_tokens=0, num_promised=99)
     assert not slower.are_there(num_but_last=19.9, num_of_all=24.9), "as much less as its share is"
     assert slower.are_there(num_but_last=20, num_of_all=20)
 
 
 def test_a_sentence_begins_when_the_next_blocks_words_will_have_come() -> None:
-    needed = Worth(1.8, token_share=0.8).to_begin(18, num_second_tokens=45, num_promised=15)
+    needed = SpeechBudget(1.8, token_share=0.8).to_begin(18, num_second_tokens=45, num_promised=15)
     assert needed.are_there(num_but_last=14.2, num_of_all=14.2)
     assert not needed.are_there(num_but_last=14.1, num_of_all=99)
 
 
-def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_runs_dry() -> None:
-    due_s, dry_s = next_block_s(10.0, lead_s=0.3, block_s=0.5)
+def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_has_an_underrun() -> None:
+    due_s, underrun_s = next_block_s(10.0, lead_s=0.3, block_s=0.5)
     assert due_s == pytest.approx(9.2)
-    assert dry_s == pytest.approx(9.45)
-    due_s, dry_s = next_block_s(10.0, lead_s=0.0, block_s=0.5)
-    assert due_s == pytest.approx(dry_s)
+    assert underrun_s == pytest.approx(9.45)
+    due_s, underrun_s = next_block_s(10.0, lead_s=0.0, block_s=0.5)
+    assert due_s == pytest.approx(underrun_s)
 
 
 def test_a_first_block_covers_its_own_turn_and_what_is_heard_of_it_less_the_time_of_the_second() -> None:
@@ -200,7 +200,7 @@ def test_the_soonest_first_block_is_the_smallest_lately() -> None:
     assert times.soonest_first_s(90.0) <= times.first_s(90.0)
 
 
-def test_newcomers_who_wait_long_are_a_sign_of_strain_until_it_is_forgotten() -> None:
+def test_new_requests_who_wait_long_are_a_sign_of_strain_until_it_is_forgotten() -> None:
     times = BlockTime()
     assert not times.is_strained(0.0)
     times.took(0.02, 0.0, is_first=True)

@@ -16,8 +16,8 @@ from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.core.look import Look
 from voicegate.engine.core.pipeline import Pipeline
-from voicegate.engine.core.readings import Readings
 from voicegate.engine.core.reception import Reception
+from voicegate.engine.core.reprefills import Reprefills
 from voicegate.engine.core.speaking import Speaking
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.core.utterance import Utterance
@@ -54,7 +54,7 @@ PLACES = [
 
 # Likewise for a sentence that is spoken while it is written.
 GROWING_PLACES = [
-    *[(Readings, name) for name in ("next_reading", "first_block", "until_block")],
+    *[(Reprefills, name) for name in ("next_reprefill", "first_block", "until_block")],
     *[(ClauseFeed, name) for name in ("push", "grow")],
     *[(Utterance, name) for name in ("note_sayable", "align", "deliver")],
     *[(Speaking, name) for name in ("start", "read_again", "take_output", "take_samples")],

@@ -69,7 +69,7 @@ def test_who_pauses_before_the_first_sound_has_that_in_hand() -> None:
     assert listener.held_s == 1.0
 
 
-def test_who_ran_dry_is_served_earlier_up_to_a_second() -> None:
+def test_who_had_an_underrun_is_served_earlier_up_to_a_second() -> None:
     listener = heard()
     listener.note(ListenerReport(played_ms=1_000, num_underruns=1), made_s=4.0, now_s=11.0)
     assert listener.deadline_s == 13.75

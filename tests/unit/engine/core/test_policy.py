@@ -81,28 +81,28 @@ def test_a_running_batch_is_finished_by_its_most_urgent_member() -> None:
     assert decide([later, running], 0.0, LIMITS).flow == AdvanceBatch(7)
 
 
-def test_a_newcomer_interrupts_a_running_batch() -> None:
+def test_a_new_request_interrupts_a_running_batch() -> None:
     running = IDLE._replace(key=0, deadline_s=1.0, batch=7)
-    newcomer = IDLE._replace(key=1, wants_llm=True)
-    assert decide([running, newcomer], 0.0, LIMITS).llm == LlmStep((1,))
+    new_request = IDLE._replace(key=1, wants_llm=True)
+    assert decide([running, new_request], 0.0, LIMITS).llm == LlmStep((1,))
 
 
 def test_llm_steps_take_along_everyone_who_is_due() -> None:
-    newcomer = IDLE._replace(key=1, wants_llm=True)
+    new_request = IDLE._replace(key=1, wants_llm=True)
     heard = IDLE._replace(key=2, deadline_s=2.0, wants_llm=True)
     far_ahead = IDLE._replace(key=3, deadline_s=50.0, wants_llm=True)
-    step = decide([far_ahead, heard, newcomer], 0.0, LIMITS).llm
+    step = decide([far_ahead, heard, new_request], 0.0, LIMITS).llm
     assert step is not None
     assert set(step.keys) == {1, 2}
 
 
 def test_a_burst_of_prompts_is_read_in_parts_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "MAX_PREFILLS", 3)
-    newcomers = [
+    new_requests = [
         IDLE._replace(key=9 - key, waiting_since_s=key, wants_llm=True, needs_prefill=True) for key in range(9)
     ]
     heard = IDLE._replace(key=20, deadline_s=12.0, wants_llm=True)
-    step = decide([heard, *newcomers], 10.0, LIMITS).llm
+    step = decide([heard, *new_requests], 10.0, LIMITS).llm
     assert step is not None
     assert set(step.keys) == {20, 9, 8, 7}
 
@@ -165,13 +165,13 @@ def test_a_lane_that_is_full_gets_nothing_and_the_other_goes_on() -> None:
     assert decide(views, 0.0, LIMITS, Intake(takes_llm_step=False)).flow == BeginBlocks((1,))
 
 
-def test_heard_utterances_wait_for_the_batch_of_their_equals_but_newcomers_do_not() -> None:
+def test_heard_utterances_wait_for_the_batch_of_their_equals_but_new_requests_do_not() -> None:
     running = IDLE._replace(key=0, deadline_s=9.0, batch=7)
     ready = IDLE._replace(key=1, deadline_s=8.0, block_frames=50)
     assert decide([running, ready], 5.0, LIMITS).flow == AdvanceBatch(7)
-    newcomer = IDLE._replace(key=2, waiting_since_s=4.0, block_frames=50)
-    assert decide([running, ready, newcomer], 5.0, LIMITS).flow == BeginBlocks((2,))
-    assert decide([running, ready, newcomer], 5.0, LIMITS, Intake(num_new_batches=0)).flow == AdvanceBatch(7)
+    new_request = IDLE._replace(key=2, waiting_since_s=4.0, block_frames=50)
+    assert decide([running, ready, new_request], 5.0, LIMITS).flow == BeginBlocks((2,))
+    assert decide([running, ready, new_request], 5.0, LIMITS, Intake(num_new_batches=0)).flow == AdvanceBatch(7)
 
 
 GPU = Limits(flow_batch=whole(34), is_concurrent=True)
@@ -182,36 +182,38 @@ def ready(key: int, *, deadline_s: float | None = None, **fields: Any) -> Stream
 
 
 def test_on_a_gpu_a_small_batch_takes_ready_blocks_of_the_other_side_along() -> None:
-    heard, newcomer = ready(1, deadline_s=6.0), ready(2, waiting_since_s=4.5)
-    assert decide([heard, newcomer], 5.0, GPU).flow == BeginBlocks((2, 1))
+    heard, new_request = ready(1, deadline_s=6.0), ready(2, waiting_since_s=4.5)
+    assert decide([heard, new_request], 5.0, GPU).flow == BeginBlocks((2, 1))
     pressing = ready(3, deadline_s=5.1)
-    assert decide([pressing, newcomer], 5.0, GPU).flow == BeginBlocks((3, 2))
-    assert decide([heard, newcomer], 5.0, replace(GPU, is_concurrent=False)).flow == BeginBlocks((2,))
+    assert decide([pressing, new_request], 5.0, GPU).flow == BeginBlocks((3, 2))
+    assert decide([heard, new_request], 5.0, replace(GPU, is_concurrent=False)).flow == BeginBlocks((2,))
 
 
-def test_where_few_have_work_blocks_that_nobody_needs_for_a_second_stay_behind_a_newcomers() -> None:
-    newcomer, soon = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.9)
-    calm = [ready(key, deadline_s=60.0) for key in range(16)]
-    assert decide([*calm[:9], newcomer], 5.0, GPU).flow == BeginBlocks((100,))
-    assert decide([*calm[:9], soon, newcomer], 5.0, GPU).flow == BeginBlocks((100, 50))
-    assert decide([*calm, newcomer], 5.0, GPU).flow == BeginBlocks((100, *range(16))), (
+def test_where_few_have_work_blocks_that_nobody_needs_for_a_second_stay_behind_a_new_requests() -> None:
+    new_request, soon = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.9)
+    buffered = [ready(key, deadline_s=60.0) for key in range(16)]
+    assert decide([*buffered[:9], new_request], 5.0, GPU).flow == BeginBlocks((100,))
+    assert decide([*buffered[:9], soon, new_request], 5.0, GPU).flow == BeginBlocks((100, 50))
+    assert decide([*buffered, new_request], 5.0, GPU).flow == BeginBlocks((100, *range(16))), (
         "half as many as a batch has rows"
     )
-    newcomers = [ready(key, waiting_since_s=4.5) for key in (100, 101)]
+    new_requests = [ready(key, waiting_since_s=4.5) for key in (100, 101)]
     pressing = ready(51, deadline_s=5.1)
-    assert decide([pressing, *newcomers], 5.0, GPU).flow == BeginBlocks((51, 100, 101)), "newcomers are never calm"
+    assert decide([pressing, *new_requests], 5.0, GPU).flow == BeginBlocks((51, 100, 101)), (
+        "new requests are never buffered"
+    )
 
 
 def test_where_few_have_work_nothing_of_listeners_is_launched_behind_what_is_under_way() -> None:
     under_way = Intake(is_flow_busy=True)
-    newcomer, pressing = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.1)
+    new_request, pressing = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.1)
     heard = [ready(key, deadline_s=60.0) for key in range(17)]
     running = [each._replace(batch=7, block_frames=0) for each in heard]
     for few in (heard[:16], running[:16], [pressing]):
         assert decide(few, 5.0, GPU, under_way).flow is None
         assert decide(few, 5.0, GPU).flow is not None, "nothing is under way"
-    assert decide([*running[:15], newcomer], 5.0, GPU, under_way).flow == BeginBlocks((100,)), "newcomers go on"
-    assert decide([pressing, newcomer], 5.0, GPU, under_way).flow == BeginBlocks((100, 50)), "and take along"
+    assert decide([*running[:15], new_request], 5.0, GPU, under_way).flow == BeginBlocks((100,)), "new requests go on"
+    assert decide([pressing, new_request], 5.0, GPU, under_way).flow == BeginBlocks((100, 50)), "and take along"
     assert decide(running, 5.0, GPU, under_way).flow == AdvanceBatch(7), "half as many as a batch has rows"
     lacking = IDLE._replace(key=200, deadline_s=60.0, wants_llm=True, max_lead_s=99.0)
     assert decide([*running[:15], lacking], 5.0, GPU, under_way).llm == LlmStep((200,)), "the LLM goes on beside it"
@@ -219,54 +221,56 @@ def test_where_few_have_work_nothing_of_listeners_is_launched_behind_what_is_und
 
 def test_no_more_go_along_than_there_is_room_for() -> None:
     heard = [ready(key, deadline_s=6.0 + key) for key in range(40)]
-    newcomers = [ready(100 + key, waiting_since_s=4.5, block_frames=30) for key in range(10)]
-    begun = decide([*heard, *newcomers], 5.0, GPU).flow
+    new_requests = [ready(100 + key, waiting_since_s=4.5, block_frames=30) for key in range(10)]
+    begun = decide([*heard, *new_requests], 5.0, GPU).flow
     assert begun == BeginBlocks((*range(100, 110), *range(24))), "34 rows"
-    begun = decide([*heard, *newcomers], 5.0, GPU, Intake(num_blocks=12)).flow
+    begun = decide([*heard, *new_requests], 5.0, GPU, Intake(num_blocks=12)).flow
     assert begun == BeginBlocks((*range(100, 110), 0, 1))
     few_frames = replace(GPU, flow_batch=BatchSize(num_rows=40, num_frames=450))
-    assert decide([*heard, *newcomers], 5.0, few_frames).flow == BeginBlocks((*range(100, 110), 0, 1, 2))
-    calm = [ready(key, deadline_s=60.0) for key in range(40)]
-    larger = replace(GPU, calm_flow_batch=whole(40))
-    assert decide(calm, 5.0, larger).flow == BeginBlocks(tuple(range(40)))
-    assert decide([*calm, *newcomers[:2]], 5.0, larger).flow == BeginBlocks((100, 101, *range(32)))
+    assert decide([*heard, *new_requests], 5.0, few_frames).flow == BeginBlocks((*range(100, 110), 0, 1, 2))
+    buffered = [ready(key, deadline_s=60.0) for key in range(40)]
+    larger = replace(GPU, buffered_flow_batch=whole(40))
+    assert decide(buffered, 5.0, larger).flow == BeginBlocks(tuple(range(40)))
+    assert decide([*buffered, *new_requests[:2]], 5.0, larger).flow == BeginBlocks((100, 101, *range(32)))
 
 
 def test_nobody_goes_along_whose_equals_are_solved_already() -> None:
     running, heard = IDLE._replace(key=0, deadline_s=9.0, batch=7), ready(1, deadline_s=6.0)
-    newcomer = ready(2, waiting_since_s=4.5)
-    assert decide([running, heard, newcomer], 5.0, GPU).flow == BeginBlocks((2,))
+    new_request = ready(2, waiting_since_s=4.5)
+    assert decide([running, heard, new_request], 5.0, GPU).flow == BeginBlocks((2,))
 
 
 def test_beside_the_flow_no_llm_step_of_many_rows_is_launched_ahead() -> None:
     running = IDLE._replace(key=0, deadline_s=5.1, batch=7, max_lead_s=99.0)
-    newcomers = [IDLE._replace(key=key, waiting_since_s=4.5, wants_llm=True) for key in range(1, 17)]
+    new_requests = [IDLE._replace(key=key, waiting_since_s=4.5, wants_llm=True) for key in range(1, 17)]
     under_way = Intake(is_llm_busy=True)
-    assert decide([running, *newcomers], 5.0, GPU, under_way).llm is None
-    assert decide([running, *newcomers], 5.0, GPU).llm is not None
-    assert decide([running, *newcomers[:15]], 5.0, GPU, under_way).llm is not None, "few: they would wait for the host"
-    assert decide(newcomers, 5.0, GPU, under_way).llm is not None, "the device would"
-    assert decide([running, *newcomers], 5.0, replace(GPU, shares_device=False), under_way).llm is not None
+    assert decide([running, *new_requests], 5.0, GPU, under_way).llm is None
+    assert decide([running, *new_requests], 5.0, GPU).llm is not None
+    assert decide([running, *new_requests[:15]], 5.0, GPU, under_way).llm is not None, (
+        "few: they would wait for the host"
+    )
+    assert decide(new_requests, 5.0, GPU, under_way).llm is not None, "the device would"
+    assert decide([running, *new_requests], 5.0, replace(GPU, shares_device=False), under_way).llm is not None
 
 
-def test_of_four_steps_that_a_newcomer_waits_for_one_takes_along_who_has_plenty_left() -> None:
-    newcomer = IDLE._replace(key=0, waiting_since_s=4.5, wants_llm=True)
+def test_of_four_steps_that_a_new_request_waits_for_one_takes_along_who_has_plenty_left() -> None:
+    new_request = IDLE._replace(key=0, waiting_since_s=4.5, wants_llm=True)
     soon = IDLE._replace(key=1, deadline_s=5.5, wants_llm=True)
-    calm = [IDLE._replace(key=key, deadline_s=9.0, wants_llm=True) for key in range(2, 17)]
+    buffered = [IDLE._replace(key=key, deadline_s=9.0, wants_llm=True) for key in range(2, 17)]
 
     def rows(views: list[StreamView], num_llm_steps: int, limits: Limits = GPU) -> int:
         step = decide(views, 5.0, limits, Intake(num_llm_steps=num_llm_steps)).llm
         return len(step.keys) if step is not None else 0
 
-    many = [newcomer, soon, *calm]
+    many = [new_request, soon, *buffered]
     assert [rows(many, number) for number in range(8)] == [17, 2, 2, 2, 17, 2, 2, 2]
-    assert rows([soon, *calm, IDLE._replace(key=17, deadline_s=9.0, wants_llm=True)], 1) == 17, "nobody waits"
+    assert rows([soon, *buffered, IDLE._replace(key=17, deadline_s=9.0, wants_llm=True)], 1) == 17, "nobody waits"
     assert rows(many[:-1], 1) == 16, "no step of many rows"
     prompt = IDLE._replace(key=18, waiting_since_s=4.9, wants_llm=True, needs_prefill=True)
     assert rows([*many, prompt], 1) == 18, "a prompt makes it one in any case"
     assert rows(many, 1, LIMITS) == 17, "on a processor a row costs what it costs"
     under_way = IDLE._replace(key=0, waiting_since_s=4.5)
-    assert rows([under_way, *calm, *(each._replace(key=each.key + 20) for each in calm)], 1) == 30, (
+    assert rows([under_way, *buffered, *(each._replace(key=each.key + 20) for each in buffered)], 1) == 30, (
         "none else would step"
     )
 
@@ -279,55 +283,57 @@ def test_the_llm_makes_way_for_first_blocks_to_their_end() -> None:
     assert decide([heard], 5.0, GPU, under_way).llm is None
     about_to_be_heard = IDLE._replace(key=2, wants_llm=True, awaits_samples=True)
     assert decide([heard, about_to_be_heard], 5.0, GPU, under_way).llm is None, "who has a block coming lacks nothing"
-    newcomer = IDLE._replace(key=3, wants_llm=True)
-    step = decide([heard, about_to_be_heard, newcomer], 5.0, GPU, under_way).llm
+    new_request = IDLE._replace(key=3, wants_llm=True)
+    step = decide([heard, about_to_be_heard, new_request], 5.0, GPU, under_way).llm
     assert step is not None
     assert set(step.keys) == {1, 2, 3}, "but for who has none all step"
     assert decide([heard._replace(deadline_s=5.5)], 5.0, GPU, under_way).llm is None, "first blocks take milliseconds"
     short = heard._replace(deadline_s=5.1, awaits_samples=True)
-    assert decide([short], 5.0, GPU, under_way).llm == LlmStep((1,)), "and for a listener about to run dry"
+    assert decide([short], 5.0, GPU, under_way).llm == LlmStep((1,)), "and for a listener about to have an underrun"
     assert decide([heard], 5.0, replace(GPU, shares_device=False), under_way).llm == LlmStep((1,))
 
 
-def test_the_flow_holds_what_nobody_is_about_to_need_while_a_newcomer_lacks_tokens() -> None:
-    newcomer = IDLE._replace(key=1, wants_llm=True)
+def test_the_flow_holds_what_nobody_is_about_to_need_while_a_new_request_lacks_tokens() -> None:
+    new_request = IDLE._replace(key=1, wants_llm=True)
     ready = IDLE._replace(key=2, deadline_s=5.5, block_frames=50)
     running = IDLE._replace(key=3, deadline_s=9.0, batch=7, max_lead_s=99.0)
     for heard in ([ready], [running], [ready, running]):
-        decision = decide([newcomer, *heard], 5.0, GPU)
+        decision = decide([new_request, *heard], 5.0, GPU)
         assert (decision.llm, decision.flow, decision.holds_flow) == (LlmStep((1,)), None, True)
         assert not decide(heard, 5.0, GPU).holds_flow, "nobody lacks any"
         assert decide(heard, 5.0, GPU).flow is not None
-    in_flight = decide([newcomer, ready], 5.0, GPU, Intake(takes_llm_step=False))
+    in_flight = decide([new_request, ready], 5.0, GPU, Intake(takes_llm_step=False))
     assert (in_flight.is_idle, in_flight.holds_flow) == (True, True)
     short = ready._replace(deadline_s=5.1)
-    assert decide([newcomer, short], 5.0, GPU).flow == BeginBlocks((2,)), "who would run dry waits for nobody"
+    assert decide([new_request, short], 5.0, GPU).flow == BeginBlocks((2,)), (
+        "who would have an underrun waits for nobody"
+    )
     unheard = IDLE._replace(key=4, block_frames=50)
-    assert decide([newcomer, unheard, ready], 5.0, GPU).flow == BeginBlocks((4, 2)), "nor does a first block"
-    assert decide([newcomer, ready], 5.0, replace(GPU, shares_device=False)).flow == BeginBlocks((2,)), (
+    assert decide([new_request, unheard, ready], 5.0, GPU).flow == BeginBlocks((4, 2)), "nor does a first block"
+    assert decide([new_request, ready], 5.0, replace(GPU, shares_device=False)).flow == BeginBlocks((2,)), (
         "nobody is slowed"
     )
-    assert decide([newcomer, ready], 5.0, LIMITS).flow is None, "one processor takes one of the two"
-    assert decide([newcomer, ready], 5.0, LIMITS).holds_flow is False
+    assert decide([new_request, ready], 5.0, LIMITS).flow is None, "one processor takes one of the two"
+    assert decide([new_request, ready], 5.0, LIMITS).holds_flow is False
 
 
-def test_a_listener_at_the_edge_overtakes_newcomers_and_newcomers_age() -> None:
+def test_a_listener_at_the_edge_overtakes_new_requests_and_new_requests_age() -> None:
     edge = IDLE._replace(key=0, deadline_s=10.05, block_frames=50)
-    newcomer = IDLE._replace(key=1, waiting_since_s=9.99, block_frames=50)
-    assert decide([edge, newcomer], 10.0, LIMITS).flow == BeginBlocks((0,))
-    assert decide([edge, newcomer._replace(waiting_since_s=8.9)], 10.0, LIMITS).flow == BeginBlocks((1,))
+    new_request = IDLE._replace(key=1, waiting_since_s=9.99, block_frames=50)
+    assert decide([edge, new_request], 10.0, LIMITS).flow == BeginBlocks((0,))
+    assert decide([edge, new_request._replace(waiting_since_s=8.9)], 10.0, LIMITS).flow == BeginBlocks((1,))
 
 
-def test_who_waits_for_room_is_ranked_as_who_has_it_but_for_those_about_to_run_dry() -> None:
+def test_who_waits_for_room_is_ranked_as_who_has_it_but_for_those_about_to_have_an_underrun() -> None:
     limits = replace(LIMITS, room_guard_s=1.0)
-    newcomer = IDLE._replace(key=0, waiting_since_s=9.5, begun_s=None)
-    old = newcomer._replace(key=1, waiting_since_s=1.0)
-    calm, short, dry = (
-        newcomer._replace(key=key, deadline_s=deadline_s) for key, deadline_s in ((2, 12.0), (3, 10.9), (4, 9.0))
+    new_request = IDLE._replace(key=0, waiting_since_s=9.5, begun_s=None)
+    old = new_request._replace(key=1, waiting_since_s=1.0)
+    buffered, short, dry = (
+        new_request._replace(key=key, deadline_s=deadline_s) for key, deadline_s in ((2, 12.0), (3, 10.9), (4, 9.0))
     )
-    ranked = sorted([calm, newcomer, short, old, dry], key=lambda view: urgency(view, 10.0, limits))
-    assert ranked == [dry, short, old, newcomer, calm]
-    assert [pressing_at_s(view, limits) for view in (short, newcomer)] == [9.9, math.inf]
+    ranked = sorted([buffered, new_request, short, old, dry], key=lambda view: urgency(view, 10.0, limits))
+    assert ranked == [dry, short, old, new_request, buffered]
+    assert [pressing_at_s(view, limits) for view in (short, new_request)] == [9.9, math.inf]
 
 
 def test_listeners_with_plenty_left_are_served_by_the_age_of_their_clauses() -> None:
@@ -406,55 +412,55 @@ def test_whoever_is_left_out_does_not_fit_beside_those_before_him(
 LANES = Limits(flow_batch=whole(2), is_concurrent=True)
 
 
-def calm(key: int, *, block_frames: int = 0) -> StreamView:
+def buffered(key: int, *, block_frames: int = 0) -> StreamView:
     return IDLE._replace(key=key, deadline_s=3.0, wants_llm=True, block_frames=block_frames)
 
 
 def test_tokens_that_nobody_waits_for_make_way_for_a_first_block() -> None:
     starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
-    decision = decide([starting, calm(2)], 0.0, LANES)
+    decision = decide([starting, buffered(2)], 0.0, LANES)
     assert (decision.flow, decision.llm) == (BeginBlocks((1,)), None)
     running = starting._replace(block_frames=0, batch=7)
-    decision = decide([running, calm(2)], 0.0, LANES, Intake(takes_flow_step=False, is_flow_busy=True))
+    decision = decide([running, buffered(2)], 0.0, LANES, Intake(takes_flow_step=False, is_flow_busy=True))
     assert decision.llm is None, "its Euler steps are on their way"
-    newcomer = IDLE._replace(key=3, wants_llm=True)
+    new_request = IDLE._replace(key=3, wants_llm=True)
     at_edge = IDLE._replace(key=4, wants_llm=True, deadline_s=0.1)
-    step = decide([running, calm(2), newcomer, at_edge], 0.0, LANES).llm
+    step = decide([running, buffered(2), new_request, at_edge], 0.0, LANES).llm
     assert step is not None
     assert set(step.keys) == {1, 2, 3, 4}, "a step that is taken takes all along"
 
 
 def test_tokens_that_nobody_waits_for_wait_while_two_batches_of_blocks_do() -> None:
-    backlog = [calm(key, block_frames=50) for key in range(4)]
-    assert decide([*backlog, calm(9)], 0.0, LANES).llm is None
-    assert decide([*backlog[:3], calm(9)], 0.0, LANES).llm == LlmStep((0, 1, 2, 9))
-    short = [calm(key, block_frames=40) for key in range(4)]
-    assert decide([*short, calm(9)], 0.0, LANES).llm is not None, "four rows, but not two batches of frames"
-    assert decide([*short, calm(8, block_frames=40), calm(9)], 0.0, LANES).llm is None
+    backlog = [buffered(key, block_frames=50) for key in range(4)]
+    assert decide([*backlog, buffered(9)], 0.0, LANES).llm is None
+    assert decide([*backlog[:3], buffered(9)], 0.0, LANES).llm == LlmStep((0, 1, 2, 9))
+    short = [buffered(key, block_frames=40) for key in range(4)]
+    assert decide([*short, buffered(9)], 0.0, LANES).llm is not None, "four rows, but not two batches of frames"
+    assert decide([*short, buffered(8, block_frames=40), buffered(9)], 0.0, LANES).llm is None
 
 
 def test_the_llm_yields_only_to_work_that_is_done() -> None:
-    views = [IDLE._replace(key=1, block_frames=50), calm(2)]
+    views = [IDLE._replace(key=1, block_frames=50), buffered(2)]
     assert decide(views, 0.0, LANES, Intake(num_blocks=0)) == Decision(llm=LlmStep((2,)))
 
 
 def test_an_llm_on_a_device_of_its_own_makes_way_for_nobody() -> None:
     apart = replace(LANES, shares_device=False)
     starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
-    assert decide([starting, calm(2)], 0.0, apart) == Decision(LlmStep((1, 2)), BeginBlocks((1,)))
-    backlog = [calm(key, block_frames=50) for key in range(4)]
-    assert decide([*backlog, calm(9)], 0.0, apart).llm == LlmStep((0, 1, 2, 3, 9))
+    assert decide([starting, buffered(2)], 0.0, apart) == Decision(LlmStep((1, 2)), BeginBlocks((1,)))
+    backlog = [buffered(key, block_frames=50) for key in range(4)]
+    assert decide([*backlog, buffered(9)], 0.0, apart).llm == LlmStep((0, 1, 2, 3, 9))
 
 
 def test_batches_are_larger_where_all_have_plenty_left() -> None:
-    limits = replace(LANES, calm_flow_batch=whole(3))
+    limits = replace(LANES, buffered_flow_batch=whole(3))
     views = [IDLE._replace(key=key, deadline_s=2.0 + key, block_frames=50) for key in range(4)]
     assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1, 2))
     views[3] = views[3]._replace(deadline_s=0.5)
     assert decide(views, 0.0, limits).flow == BeginBlocks((3, 0)), "one of them is in a hurry"
     views[3] = views[3]._replace(block_frames=0, wants_llm=True)
     assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1)), "one lacks tokens and will be in a hurry"
-    assert decide(views[:3], 0.0, replace(limits, calm_flow_batch=None)).flow == BeginBlocks((0, 1))
+    assert decide(views[:3], 0.0, replace(limits, buffered_flow_batch=None)).flow == BeginBlocks((0, 1))
 
 
 # --- the length of a launch -----------------------------------------------------------------------------------
@@ -511,7 +517,8 @@ def test_who_is_kept_as_he_changes_counts_as_one_who_has_just_come(
 
 def facts(due: Due) -> list[object]:
     sides = [
-        (side.ready, side.num_ready_frames, side.is_calm, side.running, side.first) for side in (due.unheard, due.heard)
+        (side.ready, side.num_ready_frames, side.is_buffered, side.running, side.first)
+        for side in (due.unheard, due.heard)
     ]
     kept = (due.decodes, due.prompts, due.lacking, len(due), due.has_blocks)
     return [sides, kept, due.is_token_urgent, due.lacks_first_tokens]

@@ -77,9 +77,9 @@ def test_a_voice_without_transcript_is_cross_lingual(tokenizer: TextTokenizer, n
 
 def test_a_voice_may_bring_its_own_prefix(tokenizer: TextTokenizer) -> None:
     prompt = voice_prompt(
-        voice(prompt_text="Be calm.<|endofprompt|>", transcript=""), tokenizer, instruct_prefix=PREFIX
+        voice(prompt_text="Be buffered.<|endofprompt|>", transcript=""), tokenizer, instruct_prefix=PREFIX
     )
-    assert spelled(prompt.llm.text_ids, tokenizer) == "Be calm.<END>"
+    assert spelled(prompt.llm.text_ids, tokenizer) == "Be buffered.<END>"
     assert prompt.is_head_of_text
 
 
@@ -147,7 +147,7 @@ def test_marks_in_an_instruction_are_letters(tokenizer: TextTokenizer) -> None:
         ("Whisper.", 0, Unsupported, "'m' does not follow instructions"),
         ("x" * 21, 20, BadRequest, "has 21 characters; model 'm' takes 20"),
         ("<|im_start|>", 20, BadRequest, "plain words"),
-        ("calm|>", 20, BadRequest, "plain words"),
+        ("buffered|>", 20, BadRequest, "plain words"),
     ],
 )
 def test_instructions_that_are_refused(instruct: str, max_chars: int, error: type[Exception], part: str) -> None:

@@ -64,7 +64,7 @@ def test_who_rested_sounds_as_one_that_did_not(mode: SpeakingMode) -> None:
 
 
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL])
-def test_a_writer_who_has_paused_behind_a_sentence_leaves_its_place_before_the_listener_runs_dry(
+def test_a_writer_who_has_paused_behind_a_sentence_leaves_its_place_before_the_listener_has_an_underrun(
     mode: SpeakingMode,
 ) -> None:
     engine = hollow_engine(STALLING)

@@ -68,22 +68,22 @@ class Desk(Looked):
         return list(self.started)
 
 
-def test_newcomers_come_in_their_order_and_listeners_who_have_time_behind_them() -> None:
+def test_new_requests_come_in_their_order_and_listeners_who_have_time_behind_them() -> None:
     desk = Desk(free=3)
     listener = desk.arrive(1, since_s=1.0, deadline_s=11.5)
     second, first = desk.arrive(1, since_s=5.0), desk.arrive(1, since_s=4.0)
     assert desk.admitted() == [first, second, listener]
 
 
-def test_a_listener_about_to_run_dry_goes_before_newcomers_however_long_these_have_waited() -> None:
+def test_a_listener_about_to_have_an_underrun_goes_before_new_requests_however_long_these_have_waited() -> None:
     desk = Desk(free=1)
-    newcomer = desk.arrive(1, since_s=1.0)
+    new_request = desk.arrive(1, since_s=1.0)
     dry, listener = desk.arrive(1, since_s=0.0, deadline_s=9.0), desk.arrive(1, since_s=0.0, deadline_s=10.9)
     admitted = []
     for _ in range(3):
         admitted += desk.admitted()
         desk.models.release(1)
-    assert admitted == [dry, listener, newcomer]
+    assert admitted == [dry, listener, new_request]
 
 
 def test_who_finds_no_room_waits_until_some_is_given_back() -> None:
@@ -95,7 +95,7 @@ def test_who_finds_no_room_waits_until_some_is_given_back() -> None:
     assert desk.admitted() == [arrival]
 
 
-def test_a_small_newcomer_does_not_overtake_a_large_one_that_waits() -> None:
+def test_a_small_new_request_does_not_overtake_a_large_one_that_waits() -> None:
     desk = Desk(free=1)
     large = desk.arrive(5, since_s=1.0)
     assert desk.admitted() == []
@@ -183,7 +183,7 @@ def test_who_comes_after_one_that_waits_for_a_voices_room_does_not_begin_with_th
     assert desk.admitted() == [voiceless, later]
 
 
-def test_who_waits_for_a_voice_has_no_newcomer_refused() -> None:
+def test_who_waits_for_a_voice_has_no_new_request_refused() -> None:
     desk = Desk(free=CONFIG.max_active_clauses)
     for _ in range(2):  # so many may wait for room
         desk.arrive(1, since_s=1.0).voice.flow_prompt.rendered = None

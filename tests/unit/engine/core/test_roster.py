@@ -217,7 +217,7 @@ def test_a_listener_presses_sooner_where_many_have_work() -> None:
     assert roster.next_alarm_s(10.0) == pytest.approx(10.05), "and presses by the light guard"
 
 
-def test_many_who_are_gone_are_nobodys_company() -> None:
+def test_many_who_are_gone_are_not_taken_along() -> None:
     roster = Watched(replace(LIMITS, guard_s=0.15, light_guard_s=0.05))
     many = [roster.joined(GENERATING) for _ in range(17)]
     roster.due(10.0)

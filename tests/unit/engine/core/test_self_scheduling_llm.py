@@ -103,17 +103,17 @@ def test_what_comes_of_a_cancelled_utterance_is_heard_by_nobody(
     assert llm.num_free_slots == NUM_SLOTS
 
 
-def test_a_newcomer_takes_the_slot_of_one_that_the_llm_still_speaks(
+def test_a_new_request_takes_the_slot_of_one_that_the_llm_still_speaks(
     engine: HandDrivenEngine, llm: SelfSchedulingLlm
 ) -> None:
     first = [begin(engine, f"u{n}", "One.") for n in range(NUM_SLOTS)]
     llm.advance()
     assert llm.num_free_slots == 0
     engine.core.cancel(first[0], None)
-    newcomer = begin(engine, "newcomer", "Two.")
+    new_request = begin(engine, "new request", "Two.")
     assert llm.num_free_slots == 0, "it has begun, as far as the engine is concerned"
     run(engine, llm)
-    assert [type(engine.heard[each].end) for each in (*first, newcomer)] == [Cancelled] + [Done] * NUM_SLOTS
+    assert [type(engine.heard[each].end) for each in (*first, new_request)] == [Cancelled] + [Done] * NUM_SLOTS
 
 
 def test_a_cancel_whose_last_output_is_on_its_way(engine: HandDrivenEngine, llm: SelfSchedulingLlm) -> None:

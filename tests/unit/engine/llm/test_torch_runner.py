@@ -51,7 +51,7 @@ def tokens(outputs: list[SequenceOutput]) -> list[int]:
 
 @cache
 def alone(wanted: SequenceRequest) -> list[int]:
-    """The tokens of a sequence that never had company, its text complete from the start."""
+    """The tokens of a sequence that was always alone, its text complete from the start."""
     runner = make_runner()
     runner.add(wanted)
     if wanted.is_streaming:

@@ -1,4 +1,4 @@
-"""Where newcomers go, when a process hangs, and when the next one is started: all pure."""
+"""Where new requests go, when a process hangs, and when the next one is started: all pure."""
 
 from dataclasses import dataclass, field, replace
 

@@ -86,8 +86,8 @@ async def test_a_process_speaks_whom_it_has_a_place_for_and_no_others() -> None:
         assert engine.stats().gauges["replica_utterances"] == 0
 
 
-async def test_a_process_has_no_room_for_a_newcomer_where_one_at_rest_has_come_back() -> None:
-    """At once, not when the process says so: else the newcomer would wait there, and not in line for any process."""
+async def test_a_process_has_no_room_for_a_new_request_where_one_at_rest_has_come_back() -> None:
+    """At once, not when the process says so: else the new request would wait there, and not in line for any process."""
     async with running(partial(FakeEngine, Script(max_utterances=1))) as listener:
         engine = routed(listener)
         utterance = listener.submit("u", text="hello")
@@ -97,7 +97,7 @@ async def test_a_process_has_no_room_for_a_newcomer_where_one_at_rest_has_come_b
         engine.readmit(utterance)
         assert engine.room == 0
         with pytest.raises(Overloaded):
-            listener.submit("newcomer")
+            listener.submit("new request")
         engine.cancel(utterance)
         await listener.until_end(utterance)
 

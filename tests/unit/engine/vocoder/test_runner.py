@@ -202,7 +202,7 @@ def test_a_poisoned_slot_reaches_neither_its_successor_nor_its_neighbours() -> N
     assert_same(fresh, offline(runner, MEL[:, :30], is_final=True))
 
 
-def test_exhaustion_refuses_the_newcomer_only() -> None:
+def test_exhaustion_refuses_the_new_request_only() -> None:
     runner = create_runner()
     streams = [runner.open() for _ in range(MAX_STREAMS)]
     mels = [MEL.roll(9 * index, dims=1) for index in range(MAX_STREAMS)]

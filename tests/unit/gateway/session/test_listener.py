@@ -15,7 +15,7 @@ def test_the_lowest_lead_is_what_was_left_just_before_more_came() -> None:
     assert clock.sent_ms == 1300
 
 
-def test_a_listener_who_ran_dry_goes_on_when_more_comes() -> None:
+def test_a_listener_who_had_an_underrun_goes_on_when_more_comes() -> None:
     clock = ListenerClock()
     clock.sent(100, 10.0)
     clock.sent(100, 10.5)

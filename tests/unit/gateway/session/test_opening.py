@@ -85,7 +85,7 @@ def test_request_in_the_engines_words() -> None:
         context="a",
         format=Format(frame_ms=40, bitrate=16_000, sample_rate=48_000),
         speed=1.5,
-        instruct="calm",
+        instruct="buffered",
         seed=3,
         mode="clause",
         pace=Pace(lead_ms=500),
@@ -94,7 +94,7 @@ def test_request_in_the_engines_words() -> None:
     assert (request.utterance_id, request.voice) == ("u", "anna")
     assert request.audio == AudioFormat(Codec.OPUS, frame_ms=40, bitrate_bps=16_000, sample_rate_hz=24_000)
     assert request.mode is SpeakingMode.CLAUSE
-    assert (request.speed, request.instruct, request.seed, request.lead_ms) == (1.5, "calm", 3, 500)
+    assert (request.speed, request.instruct, request.seed, request.lead_ms) == (1.5, "buffered", 3, 500)
 
 
 def test_how_text_is_read_in_the_engines_words() -> None:

@@ -50,7 +50,7 @@ def test_less_than_two_packets_is_one_at_a_time(burst_ms: int) -> None:
     assert times_s[0] == pytest.approx(0.02 - max(0, burst_ms - 20) / 1000)
 
 
-def test_who_ran_dry_gets_a_burst_again() -> None:
+def test_who_had_an_underrun_gets_a_burst_again() -> None:
     session = new_session()
     utterance_id = paced_context(session, burst_ms=60)
     session.engine_event(audio(utterance_id, 3), NOW)

@@ -102,7 +102,7 @@ def test_cartesia() -> None:
     shot = read_cartesia(
         voice={"mode": "id", "id": "x"},
         output_format={"container": "raw", "encoding": "pcm_mulaw", "sample_rate": 8000},
-        generation_config={"speed": 1.2, "emotion": "calm"},
+        generation_config={"speed": 1.2, "emotion": "buffered"},
         speed="normal",
     )
     assert (shot.voice, shot.speed, shot.output) == ("x", 1.2, OutputFormat(Coding.MULAW, 8000))

@@ -57,7 +57,7 @@ def test_speech_is_what_one_device_speaks_alone_and_together(mode: SpeakingMode,
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_where_lanes_run_side_by_side_each_step_of_the_shared_llm_is_asked_for_alone(number: int) -> None:
-    """A lone text's are launched together where its LLM is its device's own."""
+    """A single text's are launched together where its LLM is its device's own."""
     models = hollow_token2wavs(number)
     driven = Driven(
         [replace(stages, is_concurrent=True, shares_device=False) for stages in models.all_stages], is_apart=True
@@ -86,7 +86,7 @@ def test_what_all_need_of_the_llm_is_one_step() -> None:
     assert [each.counters["flow_rows"] for each in core.cores] == [core.counters["flow_rows"] / 2] * 2
 
 
-def test_newcomers_go_where_there_is_most_room() -> None:
+def test_new_requests_go_where_there_is_most_room() -> None:
     models = hollow_token2wavs(num_blocks=[20, 200])
     driven = Driven(models.all_stages)
     first, second = two_cores(driven).cores
@@ -212,7 +212,7 @@ def test_a_new_voice_speaks_on_every_device_until_it_is_removed() -> None:
     driven = Driven(models.all_stages)
     ready = prepared(driven, "new")
     assert isinstance(ready, ReadyVoice)
-    driven.core.put_up_voice(ready)
+    driven.core.install_voice(ready)
     for place in range(2):
         driven.say(f"u{place}", TEXTS[1], voice="new")
     assert [core.num_live for core in two_cores(driven).cores] == [1, 1]

@@ -1,4 +1,4 @@
-"""A device that hangs while others work: noticed as soon as a lone one, and no more is lost than what it spoke."""
+"""A device that hangs while others work: noticed as soon as a single one, and no more is lost than what it spoke."""
 
 import asyncio
 from dataclasses import replace
@@ -220,7 +220,7 @@ def test_no_voice_is_taken_up_while_a_device_hangs(monkeypatch: pytest.MonkeyPat
     driven.run()
     ready = answers[-1]
     assert isinstance(ready, ReadyVoice)
-    core.put_up_voice(ready)
+    core.install_voice(ready)
     name = driven.say("again", TEXT, voice="new")
     driven.run()
     assert isinstance(driven.heard[name].end, Done)

@@ -51,7 +51,7 @@ from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 CPU = torch.device("cpu")
 CUDA = VocoderCudaConfig(precision="float32", batch_buckets=(1, 2), frame_buckets=(1,))
 SHAPES = (FlowShape(1, 50, 100), FlowShape(2, 50, 50))
-LONE = (FlowShape(1, 50, 50), FlowShape(1, 50, 100))
+SINGLE = (FlowShape(1, 50, 50), FlowShape(1, 50, 100))
 NAMES = {
     "vocoder": ["vocoder_1x1", "vocoder_2x1"],
     "flow": ["flow_step_1x50_behind_100", "flow_step_2x50_behind_50"],
@@ -225,7 +225,7 @@ def test_a_model_that_is_not_there(config: EngineConfig, tmp_path: Path) -> None
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch, config: EngineConfig) -> FlowParts:
     """Parts of a flow whose engines are named, as a GPU would be served."""
-    monkeypatch.setattr(flow_choice, "flow_engines", partial(flow_engines, shapes=LONE))
+    monkeypatch.setattr(flow_choice, "flow_engines", partial(flow_engines, shapes=SINGLE))
     named = replace(config, flow_backend="tensorrt", is_eager=True)
     return FlowParts(named, MODEL, Device(CPU, HOST_LANE, HOST_LANE), FlowCudaConfig(has_graphs=False))
 
@@ -235,7 +235,7 @@ def test_a_flow_has_what_was_built(machine: Callable[[str], Package], parts: Flo
     package, config = machine(VERSIONS[-1]), parts.config
     with pytest.raises(EngineError, match=r"--flow-backend tensorrt: no engines of the flow .*, or use auto or cuda"):
         choose_engines(parts, SILENT)
-    build_engines(config, SILENT, recipes=[FlowRecipe(config, MODEL, LONE)])
+    build_engines(config, SILENT, recipes=[FlowRecipe(config, MODEL, SINGLE)])
     flow = load_flow_model(config.model_dir, MODEL, CPU, dtype=torch.float32)
     pool = BlockPool(MODEL.cosyvoice3_flow.estimator, num_steps=10, num_blocks=4, device=CPU, dtype=torch.float32)
     solver = CudaSolver(flow, pool, parts.cuda, engines=choose_engines(parts, SILENT))
@@ -251,10 +251,10 @@ def test_a_flow_has_what_was_built(machine: Callable[[str], Package], parts: Flo
 def test_a_shape_that_is_not_taken_is_our_kernels(machine: Callable[[str], Package], parts: FlowParts) -> None:
     """The larger one would do as well, but that is not what was measured."""
     machine(VERSIONS[-1])
-    build_engines(parts.config, SILENT, recipes=[FlowRecipe(parts.config, MODEL, LONE)])
-    engines = parts.bound({LONE[1]: parts.engines()[LONE[1]]})
+    build_engines(parts.config, SILENT, recipes=[FlowRecipe(parts.config, MODEL, SINGLE)])
+    engines = parts.bound({SINGLE[1]: parts.engines()[SINGLE[1]]})
     found = [engines.shape_for([BlockRow((0,) * count, 9, 50)], 50) for count in range(4)]
-    assert found == [None, None, LONE[1], None]
+    assert found == [None, None, SINGLE[1], None]
 
 
 def opened(runner: FlowRunner) -> BlockStream:

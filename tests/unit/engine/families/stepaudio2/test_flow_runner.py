@@ -88,16 +88,16 @@ def test_who_leaves_a_batch_changes_nothing_for_others() -> None:
         assert not batch.advance()
         if step == 4:
             flow.runner.close(leaving)
-            newcomer = opened(flow, 20, tokens_of(3, 5))  # takes what is free meanwhile
+            new_request = opened(flow, 20, tokens_of(3, 5))  # takes what is free meanwhile
     assert batch.advance()
     first, *more = batch.result()
     assert not more
     mel = torch.cat((first, drained(flow, staying)), dim=1)
     torch.testing.assert_close(mel, alone(*STREAMS[1]), rtol=0, atol=2e-5)
-    torch.testing.assert_close(drained(flow, newcomer), alone(20, 3, 5), rtol=0, atol=2e-5)
+    torch.testing.assert_close(drained(flow, new_request), alone(20, 3, 5), rtol=0, atol=2e-5)
     flow.runner.close(staying)
-    flow.runner.close(newcomer)
-    assert flow.memory.num_free == before - 4  # the newcomer's prompt
+    flow.runner.close(new_request)
+    assert flow.memory.num_free == before - 4  # the new request's prompt
 
 
 def test_a_batch_that_everybody_has_left_gives_its_blocks_back() -> None:

@@ -72,7 +72,7 @@ def test_prompts_of_earlier_batches_are_in_no_later_one() -> None:
         torch.testing.assert_close(mel, expected, rtol=0, atol=BATCH_ATOL)
 
 
-def test_company_in_the_same_bucket_changes_no_bit() -> None:
+def test_others_in_the_same_bucket_changes_no_bit() -> None:
     """Same shape, same place: what the other rows hold, or that they are padding, cannot matter."""
     config = replace(EAGER, frame_buckets=(200,))
 

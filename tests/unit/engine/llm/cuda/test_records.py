@@ -1,4 +1,4 @@
-"""The record of a lone slot's sample is the one that it has among others, though it is made by other means."""
+"""The record of a single slot's sample is the one that it has among others, though it is made by other means."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ WINDOW = 10
 
 
 @pytest.mark.parametrize("forbids_end", [False, True])
-def test_a_lone_slots_records_are_those_that_it_has_among_others(forbids_end: bool) -> None:
+def test_a_single_slots_records_are_those_that_it_has_among_others(forbids_end: bool) -> None:
     """Beyond the draws that are hashed together, the history ring's end and the tokens before which nothing ends."""
     made = []
     for is_alone in (True, False):

@@ -1,4 +1,4 @@
-"""The CUDA vocoder by Triton's interpreter equals the CPU's layers: any history, any company, any slot."""
+"""The CUDA vocoder by Triton's interpreter equals the CPU's layers: any history, any others, any slot."""
 
 import math
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ def test_a_slot_full_of_nan_is_a_fresh_one(
     assert torch.allclose(samples[0], expected[0], atol=TOLERANCE, rtol=0)
 
 
-def test_exhaustion_refuses_the_newcomer_only(runner: VocoderRunner) -> None:
+def test_exhaustion_refuses_the_new_request_only(runner: VocoderRunner) -> None:
     streams = [runner.open() for _ in range(2)]
     with pytest.raises(VocoderStreamsExhausted):
         runner.open()

@@ -179,10 +179,10 @@ class PickyEngine(FakeEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.takes_newcomers = self.takes_returns = True
+        self.takes_new = self.takes_returns = True
 
     def submit(self, request: UtteranceRequest) -> None:
-        if not self.takes_newcomers:
+        if not self.takes_new:
             raise Overloaded("no room in the models")
         super().submit(request)
 
@@ -199,9 +199,9 @@ async def picky() -> AsyncIterator[PickyEngine]:
     await engine.close()
 
 
-async def test_who_comes_back_does_not_wait_behind_newcomers(picky: PickyEngine) -> None:
+async def test_who_comes_back_does_not_wait_behind_new_requests(picky: PickyEngine) -> None:
     desk = Desk(picky, WaitingLimits(wait_s=60.0))
-    picky.takes_newcomers = False
+    picky.takes_new = False
     desk.ask("new")
     desk.ask("back", is_return=True)
     assert (desk.answers["new"], desk.answers["back"]) == ([], [None])
@@ -211,11 +211,11 @@ async def test_who_comes_back_does_not_wait_behind_newcomers(picky: PickyEngine)
     picky.takes_returns = True
     desk.admission.note_end()
     assert (desk.answers["new"], desk.answers["late"]) == ([], [None])
-    picky.takes_newcomers = True
+    picky.takes_new = True
     assert await desk.until_answered("new") is None
 
 
-async def test_newcomers_do_not_wait_behind_who_comes_back(picky: PickyEngine) -> None:
+async def test_new_requests_do_not_wait_behind_who_comes_back(picky: PickyEngine) -> None:
     desk = Desk(picky, WaitingLimits(wait_s=60.0))
     picky.takes_returns = False
     desk.ask("back", is_return=True)

@@ -70,10 +70,10 @@ async def test_a_body_in_tiny_chunks_is_read_in_turn_with_others(monkeypatch: py
     peer = Peer()
     peer.connection.data_received(HEAD)
     peer.connection.data_received(b"1\r\nx\r\n" * 10_000)
-    assert not peer.transport.is_reading
+    assert not peer.transport.is_reprefill
     await turns(10)
     assert len(peer.app.body) < 10_000
-    while not peer.transport.is_reading:
+    while not peer.transport.is_reprefill:
         await turns(1)
     peer.connection.data_received(b"0\r\n\r\n")
     peer.app.may_answer.set()
@@ -91,14 +91,14 @@ async def refused_peer(monkeypatch: pytest.MonkeyPatch) -> Peer:
     await turns(10)
     monkeypatch.setattr(peer.connection.conn, "receive_data", None)
     assert b"".join(peer.transport.written).endswith(b"\r\n\r\nno")
-    assert (peer.transport.has_ended, peer.transport.is_reading, peer.transport.is_closing()) == (True, True, False)
+    assert (peer.transport.has_ended, peer.transport.is_reprefill, peer.transport.is_closing()) == (True, True, False)
     return peer
 
 
 async def test_a_body_that_nobody_wants_is_thrown_away_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = await refused_peer(monkeypatch)
     peer.connection.data_received(b"1\r\nx\r\n" * 10_000)
-    assert (peer.transport.is_reading, peer.transport.is_closing()) == (True, False)
+    assert (peer.transport.is_reprefill, peer.transport.is_closing()) == (True, False)
     assert not peer.connection.eof_received(), "the transport closes"
 
 

@@ -39,7 +39,7 @@ class StubTransport(asyncio.Transport):
         super().__init__()
         self.raw_socket = StubRawSocket()
         self.written: list[bytes] = []
-        self.is_reading = True
+        self.is_reprefill = True
         self.num_waiting_bytes = 0
         self.is_aborted = False
 
@@ -56,10 +56,10 @@ class StubTransport(asyncio.Transport):
         pass
 
     def pause_reading(self) -> None:
-        self.is_reading = False
+        self.is_reprefill = False
 
     def resume_reading(self) -> None:
-        self.is_reading = True
+        self.is_reprefill = True
 
     def can_write_eof(self) -> bool:
         return True
@@ -404,17 +404,17 @@ async def test_a_read_full_of_messages_is_taken_in_turns(new_peer: NewPeer) -> N
     peer = new_peer()
     peer.send(*[text(b"%d" % n) for n in range(1000)])
     assert len(peer.socket.recv_messages.frames) < 100
-    assert not peer.transport.is_reading
+    assert not peer.transport.is_reprefill
     assert [await peer.socket.recv() for _ in range(1000)] == [str(n) for n in range(1000)]
     await turns(2)
-    assert peer.transport.is_reading
+    assert peer.transport.is_reprefill
 
 
 async def test_a_read_full_of_pings_leaves_others_their_turn(new_peer: NewPeer) -> None:
     peer = new_peer()
     peer.send(*[ping(b"")] * 20_000)
     assert len(peer.pongs) < 10_000
-    while not peer.transport.is_reading:
+    while not peer.transport.is_reprefill:
         await turns(1)
     assert len(peer.pongs) == 20_000
 
@@ -439,7 +439,7 @@ async def test_over_its_allowance_a_socket_is_read_no_faster(new_peer: NewPeer) 
     async with asyncio.timeout(PATIENCE_S):
         assert await peer.troubles.get() is Trouble.OVER_RATE
     assert len(peer.pongs) < 400
-    assert not peer.transport.is_reading
+    assert not peer.transport.is_reprefill
     assert peer.troubles.empty(), "told once"
 
 

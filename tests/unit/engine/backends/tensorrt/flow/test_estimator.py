@@ -92,7 +92,7 @@ def rms(values: torch.Tensor) -> float:
     return values.square().mean().sqrt().item()
 
 
-def test_a_lone_stream_goes_from_engine_to_engine_to_our_kernels(
+def test_a_single_stream_goes_from_engine_to_engine_to_our_kernels(
     loaded: dict[FlowShape, LoadedEngine], counted: Counted
 ) -> None:
     """Behind nothing, one block, two, three, and then more than there is an engine for; the last block is short."""

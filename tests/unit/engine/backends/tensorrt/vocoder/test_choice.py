@@ -147,6 +147,6 @@ def test_a_cpu_computes_by_torch() -> None:
     assert load_vocoder(config, MODEL, CPU, start=ModelStart(CPU.device, SILENT)).name == "torch"
 
 
-def test_a_lone_stream_counts_as_much_as_a_crowd() -> None:
+def test_a_single_stream_counts_as_much_as_a_crowd() -> None:
     assert mean_ratio([0.2, 8.0], [0.4, 4.0]) == pytest.approx(1.0)
     assert BUCKETS == [(1, 20), (1, 56), (8, 20), (8, 56), (32, 20), (32, 56)]

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from voicegate.engine.text.parting import part
 from voicegate.engine.text.segmenter import TextSpan
+from voicegate.engine.text.splitting import part
 
 
 def halves(text: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core import constants
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.growth import Beginning, BlockTime, Needed, Worth, beginning, next_block_s
+from voicegate.engine.core.growth import Beginning, BlockTime, Needed, SpeechBudget, beginning, next_block_s
 from voicegate.engine.core.utterance import Utterance
 
 _Moment = tuple[Clause | None, float]
@@ -22,7 +22,7 @@ class FirstBlock:
     until: int | None  # of a sentence that is still written: speech tokens of its first reading; None: of all of it
 
 
-class Readings:
+class Reprefills:
     def __init__(self, config: EngineConfig, *, lookahead_tokens: int, held_back_frames: int) -> None:
         """`held_back_frames`: by the vocoder."""
         self._share = config.growing_share
@@ -30,11 +30,11 @@ class Readings:
         self._held_back_frames = held_back_frames + 1  # and one by its packet
         self.block_time = BlockTime()
 
-    def next_reading(self, utterance: Utterance, now_s: float) -> _Moment:
+    def next_reprefill(self, utterance: Utterance, now_s: float) -> _Moment:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
 
-        A later sentence waits for its end behind the audio before it, unless its listener runs dry. And none is begun
-        where the engine is so slow that what follows could not come in time: the readings would cost the others.
+        A later sentence waits for its end behind the audio before it, unless its listener has an underrun. And none is
+        begun where the engine is so slow that what follows could not come in time: the readings would cost the others.
         """
         if not utterance.feed.is_incremental:
             return _NEVER
@@ -51,7 +51,7 @@ class Readings:
             return _NEVER
         if target is not None and _has_block(target):
             return _NEVER  # by the time that this one is heard, more is known, and its listener has a block more
-        due_s, dry_s = self._due_s(utterance, now_s)
+        due_s, underrun_s = self._due_s(utterance, now_s)
         if due_s > now_s:
             return target, due_s
         if target is None and utterance.deadline_s is None:
@@ -60,10 +60,12 @@ class Readings:
                 return _NEVER
             needed = self._to_begin(utterance, first, now_s)
         else:
-            needed = self._to_go_on(utterance, target, is_dry=dry_s <= now_s and not utterance.pace.has_paused(now_s))
+            needed = self._to_go_on(
+                utterance, target, is_late=underrun_s <= now_s and not utterance.pace.has_paused(now_s)
+            )
         growing = utterance.feed.grow() if needed.are_there(**utterance.feed.pending_letters) else None
         if growing is None or not _has_words(growing, needed):
-            return (target, dry_s) if now_s < dry_s else _NEVER
+            return (target, underrun_s) if now_s < underrun_s else _NEVER
         utterance.note_sayable(now_s)
         return growing, now_s
 
@@ -90,7 +92,7 @@ class Readings:
         first = self._beginning(utterance, now_s) if utterance.deadline_s is None else None
         if first is not None:
             num_first = first.num_tokens + self._lookahead_tokens
-            needed = self._worth(utterance).to_begin(num_first, num_second_tokens=0, num_promised=math.inf)
+            needed = self._budget(utterance).to_begin(num_first, num_second_tokens=0, num_promised=math.inf)
             if _has_words(clause, needed):
                 return FirstBlock(is_short=False, until=num_first)
         return FirstBlock(is_short=False, until=self.until_block(utterance, clause))
@@ -102,28 +104,28 @@ class Readings:
         return clause.llm_pass.silent_filter.num_seen + clause.rendering.flow.num_missing_tokens
 
     def _due_s(self, utterance: Utterance, now_s: float) -> tuple[float, float]:
-        """When its next block is due, and from when on its listener is about to run dry."""
+        """When its next block is due, and from when on its listener is about to have an underrun."""
         if utterance.deadline_s is None:
             return -math.inf, math.inf
         return next_block_s(
             utterance.deadline_s, lead_s=constants.GROWING_LEAD_S, block_s=self.block_time.later_s(now_s)
         )
 
-    def _to_go_on(self, utterance: Utterance, target: Clause | None, *, is_dry: bool) -> Needed:
+    def _to_go_on(self, utterance: Utterance, target: Clause | None, *, is_late: bool) -> Needed:
         """For the next block of a listener who has some."""
-        return self._worth(utterance).to_go_on(self.until_block(utterance, target), is_dry=is_dry)
+        return self._budget(utterance).to_go_on(self.until_block(utterance, target), is_late=is_late)
 
     def _to_begin(self, utterance: Utterance, first: Beginning, now_s: float) -> Needed:
-        return self._worth(utterance).to_begin(
+        return self._budget(utterance).to_begin(
             first.num_tokens + self._lookahead_tokens,
             num_second_tokens=utterance.voice.flow_prompt.second_block_tokens,
             num_promised=utterance.pace.letters_within(first.covered_s, now_s),
         )
 
-    def _worth(self, utterance: Utterance) -> Worth:
+    def _budget(self, utterance: Utterance) -> SpeechBudget:
         pace = utterance.voice.voice.pace
         share = self._share or (constants.UNTUNED_SHARE if pace is None else pace.growing_share)
-        return Worth(utterance.tokens_per_letter, share)
+        return SpeechBudget(utterance.tokens_per_letter, share)
 
     def _beginning(self, utterance: Utterance, now_s: float) -> Beginning | None:
         prompt = utterance.voice.flow_prompt

@@ -5,7 +5,7 @@ import torch
 from voicegate.engine.backends.tensorrt.library import LoadedEngine
 
 
-class LoneEngine:
+class SingleEngine:
     def __init__(self, engine: LoadedEngine) -> None:
         """Everything that goes in is zeros. Raises TensorrtError."""
         self._device = device = engine.device
