@@ -21,8 +21,8 @@ _LISTEN: Final = """async (seconds) => {
 }"""
 
 
-async def take(options: argparse.Namespace) -> float:
-    """Returns the number of underruns that the picture shows."""
+async def take(options: argparse.Namespace) -> tuple[float, str]:
+    """Returns the number of underruns that the picture shows, and after what time there was sound."""
     from playwright.async_api import async_playwright  # noqa: PLC0415 - of the extra `dev`
 
     from voicegate.gateway.cli.local import local_gateway  # noqa: PLC0415 - imports torch
@@ -39,10 +39,11 @@ async def take(options: argparse.Namespace) -> float:
         await page.get_by_role("button", name="Speak").click()
         await page.mouse.move(0, 0)
         underruns: float = await page.evaluate(_LISTEN, options.after_s)
+        first_sound = await page.locator("#first-sound").inner_text()
         options.output.parent.mkdir(parents=True, exist_ok=True)
         await page.screenshot(path=options.output, full_page=True)
         await browser.close()
-    return underruns
+    return underruns, first_sound
 
 
 def main() -> int:
@@ -57,8 +58,9 @@ def main() -> int:
     if options.chromium is None:
         print("page_screenshot: no Chromium on the PATH; name one with --chromium", file=sys.stderr)
         return 1
-    underruns = asyncio.run(take(options))
-    print(f"{options.output}: {options.output.stat().st_size // 1024} KiB, {underruns:.0f} underruns")
+    underruns, first_sound = asyncio.run(take(options))
+    size = options.output.stat().st_size // 1024
+    print(f"{options.output}: {size} KiB, first sound after {first_sound}, {underruns:.0f} underruns")
     return 0
 
 
