@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tests.support.upstream_source import SMALL_STEPAUDIO2
+from tests.support.upstream_stepaudio2 import SMALL_STEPAUDIO2
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.engine.checkpoint.conversion import ConvertOptions, Decoding
 from voicegate.engine.config import EngineConfig

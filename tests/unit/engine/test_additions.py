@@ -20,6 +20,7 @@ _TELLING = (
     "tests/unit/engine/model",
     "tests/unit/engine/test_config.py",
     "tests/unit/engine/core/test_policy.py",
+    "tests/unit/engine/checkpoint/test_shapes.py",
 )
 _ASKED_FOR = """
 import json, sys

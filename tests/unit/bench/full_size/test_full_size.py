@@ -7,14 +7,8 @@ import pytest
 import torch
 
 from tests.support.golden import golden_state_dict
-from tests.support.upstream_source import (
-    GOLDEN,
-    SMALL,
-    SMALL_STEPAUDIO2,
-    RecordedProgress,
-    make_source,
-    make_stepaudio2_source,
-)
+from tests.support.upstream_source import GOLDEN, SMALL, RecordedProgress, make_source
+from tests.support.upstream_stepaudio2 import SMALL_STEPAUDIO2, make_stepaudio2_source
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.bench.full_size.precision import compare_all, log_mel, rounded
 from voicegate.bench.full_size.proof import table

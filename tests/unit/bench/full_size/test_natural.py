@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from tests.support.upstream_source import SMALL, SMALL_STEPAUDIO2
+from tests.support.upstream_source import SMALL
+from tests.support.upstream_stepaudio2 import SMALL_STEPAUDIO2
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.bench.full_size.families import AnySizes
 from voicegate.bench.full_size.natural import PROMPT_TOKENS, SpeechCounts, english_merges

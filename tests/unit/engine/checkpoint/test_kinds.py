@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tests.support.upstream_source import RecordedProgress, make_source, make_stepaudio2_source
+from tests.support.upstream_source import RecordedProgress, make_source
+from tests.support.upstream_stepaudio2 import make_stepaudio2_source
 from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.config import EngineConfig

@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.support.upstream_source import RecordedProgress, make_source, make_stepaudio2_source
+from tests.support.upstream_source import RecordedProgress, make_source
+from tests.support.upstream_stepaudio2 import make_stepaudio2_source
 from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions
 from voicegate.engine.checkpoint.convert import convert

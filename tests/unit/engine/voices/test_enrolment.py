@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.support.upstream_source import SMALL_STEPAUDIO2
+from tests.support.upstream_stepaudio2 import SMALL_STEPAUDIO2
 from tests.unit.engine.voices.onnx_models import write_speaker_encoder, write_speech_tokenizer
 from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.bench.full_size.stepaudio2 import stepaudio2_config

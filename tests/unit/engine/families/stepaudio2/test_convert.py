@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.support.golden import GOLDEN_DIR
-from tests.support.upstream_source import SMALL, SMALL_STEPAUDIO2, RecordedProgress, make_source, make_stepaudio2_source
+from tests.support.upstream_source import SMALL, RecordedProgress, make_source
+from tests.support.upstream_stepaudio2 import SMALL_STEPAUDIO2, make_stepaudio2_source
 from voicegate.bench.full_size.stepaudio2 import StepAudio2Sizes, stepaudio2_config
 from voicegate.engine.checkpoint.conversion import CheckpointError, ConvertOptions, Decoding, UnfitTensors
 from voicegate.engine.checkpoint.convert import convert
