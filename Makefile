@@ -33,7 +33,7 @@ define install-apart
 	--no-deps --target $@.part -r $< && touch $@.part && mv $@.part $@ && exit; done; exit 1
 endef
 
-.PHONY: help demo check test setup lint format types imports quick budget unit disturbed soak wheels serve doctor bench clean
+.PHONY: help demo check test setup lint format types imports quick budget unit disturbed soak packages serve doctor bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -54,7 +54,7 @@ $(DEV): $(READY)
 demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav, demo.opus, a timeline
 	@$(BIN)/python -m voicegate.bench.demo
 
-check: lint types imports quick budget  ## while you work: lint, types, import contracts, the quick unit tests; and the tree's size
+check: lint types imports quick packages budget  ## while you work: lint, types, import contracts, the quick unit tests; and the tree's size
 
 test:  ## before you push: everything that needs no GPU
 	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
@@ -119,10 +119,8 @@ disturbed: setup  ## the same tests, with sockets' events late and in another or
 soak: $(DEV) $(PROGRAMS) $(RAY)  ## the long tests, some minutes; as root with debootstrap the Dockerfile and the quick start too: half an hour, 8 GB
 	ONEDNN_PRIMITIVE_CACHE_CAPACITY=1 $(BIN)/pytest -p tests.soak.keeping -m soak # torch's kernels by shape, which would look like a leak
 
-wheels: $(DEV)  ## wheels and source archives, into dist/
-	rm -rf dist build *.egg-info models/build models/*.egg-info # they would be packed again
-	$(BIN)/python -m build --no-isolation --outdir dist .
-	$(BIN)/python -m build --no-isolation --outdir dist models
+packages: $(DEV)  ## all that is published, into dist/, checked as PyPI and npm would
+	@deploy/packages.sh $(VENV)
 
 serve: $(READY)  ## run the gateway on ws://127.0.0.1:8080/v1/stream
 	@$(BIN)/voicegate serve

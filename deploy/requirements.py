@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-_OURS = re.compile(r"voicegate(?:\[(?P<extra>\w+)\])?$|voicegate-tiny-model\b")
+_OURS = re.compile(r"voicegate-tts(?:\[(?P<extra>\w+)\])?$|voicegate-tiny-model\b")
 
 
 def requirements(project: dict[str, Any], *extras: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The gateway under Ray Serve: a replica a GPU, each with a gateway and an engine in its process.
 
-    serve run --app-dir deploy/ray voicegate_serve:app        # on nodes with ray[serve] and voicegate[server,gpu]
+    serve run --app-dir deploy/ray voicegate_serve:app        # on nodes with ray[serve] and voicegate-tts[server,gpu]
 
 Serve's proxies take the sockets and hand them to replicas; there they are passed on to the replica's gateway over
 loopback, frame by frame. A session cannot be sent home by Serve, so none can be resumed here.

@@ -41,7 +41,7 @@ def distributions(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Distr
 
 @pytest.fixture(scope="session")
 def client(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """`pip install voicegate`, with what it really depends on."""
+    """`pip install voicegate-tts`, with what it really depends on."""
     environment = make_environment(tmp_path_factory.mktemp("client"))
     environment.install("-c", ROOT / "constraints.txt", distributions.wheel)
     return environment
@@ -69,6 +69,6 @@ def _build(source: Path, folder: Path, *options: str) -> Path:
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), *options, str(source)]
     built = subprocess.run(command, capture_output=True, text=True, env=plain_environment())
     assert built.returncode == 0, built.stdout + built.stderr
-    name = "voicegate_tiny_model" if source.name == "models" else "voicegate"
+    name = "voicegate_tiny_model" if source.name == "models" else "voicegate_tts"
     (wheel,) = folder.glob(f"{name}-*.whl")
     return wheel

@@ -120,7 +120,7 @@ def test_doctor_says_what_to_install(client: Environment) -> None:
 
 def test_nobody_is_told_to_install_by_name() -> None:
     """On the public index `voicegate` is another project's, and pip would put that in this one's place."""
-    by_name = re.compile(r"pip install[^\n]*[ '\"]voicegate[\['\"`]")
+    by_name = re.compile(r"pip install[^\n`]*[ '\"]voicegate[\['\"`]")
     files = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
     files += [
         path

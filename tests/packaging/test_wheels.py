@@ -1,8 +1,10 @@
 """Contents of the distributions, and their declared needs."""
 
 import ast
+import json
 import re
 import sys
+import tomllib
 from email import message_from_string
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -36,8 +38,8 @@ def needs(wheel: Path, extra: str | None) -> set[str]:
         wanted = re.search(r"extra == ['\"]([\w-]+)['\"]", condition)
         if (wanted[1] if wanted else None) == extra:
             found.add(what.strip())
-    own = {what for what in found if what.startswith("voicegate[")}
-    inner = [needs(wheel, each) for what in own for each in what.removeprefix("voicegate[").rstrip("]").split(",")]
+    own = {what for what in found if what.startswith("voicegate-tts[")}
+    inner = [needs(wheel, each) for what in own for each in what.removeprefix("voicegate-tts[").rstrip("]").split(",")]
     return {re.split(r"[<>=!~ \[]", what)[0] for what in found - own}.union(*inner)
 
 
@@ -89,6 +91,15 @@ def test_what_is_needed(distributions: Distributions) -> None:
 def test_the_version_is_told_in_one_place(distributions: Distributions) -> None:
     assert metadata(distributions.wheel)["Version"] == [voicegate.__version__]
     assert metadata(distributions.wheel)["License-Expression"] == ["Apache-2.0"]
+
+
+def test_what_is_published_together_has_one_version() -> None:
+    told = {
+        path: tomllib.loads(path.read_text())["project"]["version"] for path in ROOT.glob("clients/*/pyproject.toml")
+    }
+    told |= {path: json.loads(path.read_text())["version"] for path in ROOT.glob("clients/**/package.json")}
+    assert len(told) == 4
+    assert set(told.values()) == {voicegate.__version__}
 
 
 def test_whatever_is_imported_is_declared(distributions: Distributions) -> None:

@@ -88,7 +88,9 @@ def _checked(config: EngineConfig, model: ModelConfig, device: torch.device) -> 
     try:
         version = importlib.metadata.version("vllm")
     except importlib.metadata.PackageNotFoundError as error:
-        raise EngineError("vllm is not installed: pip install 'voicegate[vllm]', or use --llm-backend auto") from error
+        raise EngineError(
+            "vllm is not installed: pip install 'voicegate-tts[vllm]', or use --llm-backend auto"
+        ) from error
     if not version.startswith(f"{SERIES}."):
         raise EngineError(f"vllm {version} is installed; this engine knows {SERIES}.x: pip install 'vllm=={SERIES}.*'")
     return version, merged_vocabulary(config, model)
