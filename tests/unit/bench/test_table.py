@@ -74,18 +74,18 @@ def test_what_was_not_measured_has_no_table() -> None:
 
 
 def test_the_headline_has_three_loads_of_a_gpu_and_one_of_a_cpu() -> None:
-    run = sockets(alone__whole=ROW, live__128__whole=ROW | {"live": 120.4}, live__64__whole=ROW, live__400__20=None)
+    run = sockets(alone__whole=ROW, live__128__20=ROW | {"live": 120.4}, live__64__whole=ROW, live__400__20=None)
     own = {"cpu": "Some CPU", "num_cores": 2, "commit": "fed"}
     slow = sockets(alone__whole=ROW | {"audible_ms": {"p50": 181.0, "p95": 190.4}}) | {"environment": own}
-    lines = sections(found(socket_h200=run, socket_cpu_xeon=slow))["headline"]
+    lines = sections(found(socket_h200_latest=run, socket_cpu_xeon=slow))["headline"]
     assert [line for line in lines if line.startswith("| ") and " ms |" in line] == [
         "| one stream, text given whole | 1 | 100 / 100 ms | – | NVIDIA H200, commit abc |",
-        "| 128 streams, texts given whole | 120 | 100 / 100 ms | – | NVIDIA H200, commit abc |",
+        "| 128 streams, text at 20 words a second | 120 | 100 / 100 ms | – | NVIDIA H200, commit abc |",
         "| one stream, text given whole, no GPU | 1 | 100 / 100 ms | 181 / 190 ms "
         "| 2 cores of an Some CPU, embedded tiny model, commit fed |",
     ]
     assert "they speak noise" in lines[-1]
-    real = sections(found(socket_h200=run | {"voices": ["anna"]}))["headline"]
+    real = sections(found(socket_h200_latest=run | {"voices": ["anna"]}))["headline"]
     assert "noise" not in real[-1], "real weights are not called generated"
 
 
