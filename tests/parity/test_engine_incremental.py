@@ -99,7 +99,7 @@ def test_how_a_word_was_split_between_blocks_changes_nothing() -> None:
 def test_two_blocks_of_one_reading_are_those_of_two_readings_that_know_the_same() -> None:
     """How slow the engine was does not count, only what it knew."""
     speeches = []
-    for later_s in (0.1, 1.0):
+    for later_s in (0.1, 0.7):  # so slow that two blocks are made at once, and that the third may wait for "are done."
         writer = Writer()
         times = writer.engine.core._reprefills.block_time
         times.took(0.1, 0.0, is_first=True)
