@@ -83,7 +83,7 @@ class UtteranceRequest:
 class ListenerReport:
     """Knowledge of a listener, in place of earlier knowledge."""
 
-    played_ms: int | None = None  # of the utterance's audio; None: nobody says
+    played_ms: int | None = None  # of the utterance's audio; None: not known
     is_playing: bool = True  # False: it has paused, or takes nothing; its clock stands until the next report
     num_underruns: int = 0  # times that it had nothing to play
 

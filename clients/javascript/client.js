@@ -19,7 +19,7 @@ const OPTIONS = [
 const SUBPROTOCOL = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const INQUIRY_TIMEOUT_MS = 5_000;
 
-/** Node.js has a WebSocket of its own from 22 on. Before that it is given one, so that nobody else installs it. */
+/** Node.js has a WebSocket of its own from 22 on. Before that it is given one, so that newer ones install none. */
 export async function connect(url, { token = keyOfEnvironment(), WebSocket = globalThis.WebSocket } = {}) {
   if (typeof WebSocket !== "function") {
     throw new TypeError('no WebSocket here: connect(url, { WebSocket }), with that of the package "ws" in Node.js 20');
@@ -89,7 +89,7 @@ export class Gate extends EventTarget {
       yield* context;
       await feeding;
     } finally {
-      context.abandon(); // where whoever listens has left the loop
+      context.abandon(); // where the listener has left the loop
     }
   }
 
@@ -150,7 +150,7 @@ async function feed(context, text) {
   }
 }
 
-/** A WebSocket tells nobody why its handshake was refused; plain HTTP does. */
+/** A WebSocket does not tell why its handshake was refused; plain HTTP does. */
 async function whyRefused(url, token, reason) {
   const address = new URL(url);
   address.protocol = address.protocol === "wss:" ? "https:" : "http:";

@@ -21,7 +21,7 @@ export class Context extends EventTarget {
   #cancelledAtMs = null; // where the listener was, as the gateway was told
   #ending = null; // of `finished`
   #finish;
-  #waiting = []; // whoever waits for news
+  #waiting = []; // waiters for news
   #cursor = new CodePointCursor();
 
   /** `host`: {send(verb, ...args), cancel(playedMs)}. */
@@ -86,7 +86,7 @@ export class Context extends EventTarget {
     if (this.#ending === null) this.#host.send("playback", ...report);
   }
 
-  /** Cancel, for whoever does not wait for the gateway's word. */
+  /** Cancel, without a wait for the gateway's word. */
   abandon(playedMs = null) {
     this.reception.close();
     if (this.#ending === null && !this.#isCancelled) {

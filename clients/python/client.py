@@ -107,7 +107,7 @@ class Gate:
         await self.close()
 
     async def close(self) -> None:
-        """Ends every context that still runs, also where whoever waits here is cancelled."""
+        """Ends every context that still runs, also where the waiting task is cancelled."""
         if self._closing is None:
             if self._connecting is not None:
                 self._connecting.cancel()
@@ -146,7 +146,7 @@ class Gate:
                     yield packet
             await feeding
         finally:
-            context.abandon()  # whoever leaves has no time, and perhaps no network
+            context.abandon()  # a leaver has no time, and perhaps no network
             feeding.cancel()
             await asyncio.gather(feeding, return_exceptions=True)
 
@@ -195,7 +195,7 @@ class Gate:
             self._connecting = asyncio.create_task(self._replace(self._link))
             self._connecting.add_done_callback(self._has_connected)
         connecting = self._connecting
-        await asyncio.wait({connecting})  # whoever gives up here leaves it to the others
+        await asyncio.wait({connecting})  # a task that gives up here leaves it to the others
         if connecting.cancelled():
             raise ContextClosed("the gate is closed")
         return connecting.result()
@@ -209,7 +209,7 @@ class Gate:
     def _has_connected(self, connecting: "asyncio.Task[Link]") -> None:
         self._connecting = None
         if not connecting.cancelled():
-            connecting.exception()  # has been looked at, should nobody wait any more
+            connecting.exception()  # has been looked at, should no task wait any more
 
     async def _connect(self) -> Link:
         backoff = self._backoff if self._reconnects else None

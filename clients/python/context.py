@@ -63,7 +63,7 @@ class Context:
         self._max_text_bytes = max_text_bytes
         self._reception = Reception(max_unread_bytes)
         self._text: list[str] = []
-        # Text waits where much of it is unacknowledged: what follows it does so behind it.
+        # Text waits where much of it is unacknowledged: what follows it waits after it.
         self._order = asyncio.Lock()
         self._num_flushes: Counter[str] = Counter()  # sent, by id
         self._has_text_ended = False
@@ -177,7 +177,7 @@ class Context:
         return wire.Cancelled(self.context_id, audio_ms, spoken, remaining)
 
     def abandon(self) -> None:
-        """Cancel, for whoever does not wait for the server's word; nothing where it has ended."""
+        """Cancel, without a wait for the server's word; nothing where it has ended."""
         is_running = self._reception.phase is Phase.OPEN
         self._reception.begin_cancel()
         self._has_news.set()

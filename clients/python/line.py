@@ -1,7 +1,7 @@
 """The messages of one session, to and fro, over as many sockets as it takes. It must not know contexts.
 
 Where the server resumes sessions, a socket that drops is replaced by another, and what was lost with it is sent again,
-by both sides; nobody notices but by the delay. docs/protocol.md, section 9.
+by both sides; only the delay is noticed. docs/protocol.md, section 9.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ class Line:
             await self._send_unwritten()
 
     async def _send_unwritten(self) -> None:
-        """In order, whoever else does so: a frame is with the socket before anything is waited for."""
+        """In order, beside other senders: a frame is with the socket before anything is waited for."""
         while self.is_up and (frame := self._sent.take_unwritten()) is not None:
             try:
                 await self._socket.send(frame)
@@ -141,7 +141,7 @@ class Line:
             self._has_room.clear()
 
     def _run_errand(self, errand: Any) -> None:
-        """Without waiting: whoever reads must go on reading."""
+        """Without waiting: the reader must go on reading."""
         task: asyncio.Task[None] = asyncio.create_task(errand)
         self._errands.add(task)
         task.add_done_callback(self._errands.discard)

@@ -102,7 +102,7 @@ class Link:
                 self._receive(await self._line.receive())
         except ConnectionLost as loss:
             self._lose(loss)
-        except Exception as fault:  # the root of the reader's task: whoever waits would do so for ever
+        except Exception as fault:  # the root of the reader's task: waiters would wait for ever
             log.exception("the client's reader failed")
             self._lose(ConnectionLost(f"the client's reader failed: {fault!r}"))
 

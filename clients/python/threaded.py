@@ -34,7 +34,7 @@ async def iterate_in_thread(make_source: Callable[[], Iterable[T]]) -> AsyncGene
     is_left = threading.Event()
 
     def put(item: _Item[T] | _End) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no task waits any more
             loop.call_soon_threadsafe(arrived.put_nowait, item)
 
     def run() -> None:

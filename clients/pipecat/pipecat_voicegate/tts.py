@@ -182,7 +182,7 @@ class VoicegateTTSService(TTSService):
                     await self.append_to_audio_context(context_id, frame)
         except GateError as error:
             await self.push_error(f"voicegate: {error}", exception=error)
-        if self._contexts.get(context_id) is context:  # else it was interrupted, and nobody waits for its end
+        if self._contexts.get(context_id) is context:  # else it was interrupted, and no task waits for its end
             await self._tell_words(context_id, context, num_words)
             await self.append_to_audio_context(context_id, TTSStoppedFrame(context_id=context_id))
             await self._forget(context_id)
