@@ -165,6 +165,9 @@ class GatewayConfig:
         at_least=0,
         at_most=65_535,
     )
+    wyoming_zeroconf: str | None = setting(
+        None, "name by which Home Assistant finds that port (Zeroconf), such as voicegate; unset: it is not announced"
+    )
     instance: str | None = setting(
         None, "this server's name behind a balancer: sessions' ids begin with it, see --resume-s; unset: none"
     )
@@ -288,6 +291,8 @@ class GatewayConfig:
                 "wyoming_port is set, and keys are asked for: any client of that port would speak without one. Run a "
                 "server without keys for Wyoming, where only those who may speak reach it"
             )
+        if self.wyoming_zeroconf is not None and self.wyoming_port is None:
+            raise ConfigError("wyoming_zeroconf is set, and wyoming_port is not: there is nothing to announce")
         needed = self.text_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES
         if self.max_message_bytes < needed:
             raise ConfigError(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FLAG_GROUPS: Final = {
     "first": "model_dir voices_dir host port api_keys_file tls_cert tls_key device max_utterances log_level",
     "network": """allowed_origins allowed_hosts trusted_proxies metrics_port metrics_host agent_port agent_host
-        wyoming_port instance""",
+        wyoming_port wyoming_zeroconf instance""",
     "keys": "require_key",
     "limits": """max_sockets sockets_per_address max_contexts contexts_per_socket contexts_per_address
         utterances_per_address waiting_contexts waiting_s context_idle_s context_life_s text_bytes context_text_bytes

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import socket
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from wyoming.error import Error
@@ -19,6 +19,7 @@ from voicegate.gateway.server.conversations.conversation import Conversation, ne
 from voicegate.gateway.server.conversations.translation import DialectTranslator, translator_of
 from voicegate.gateway.server.entrance.accepting import open_port, stop_accepting
 from voicegate.gateway.server.entrance.peers import owner_of, parse_address
+from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.peer_watch import WRITE_LIMIT_BYTES, keep_kernel_buffer_small
 from voicegate.gateway.server.seldom import SeldomLog
@@ -31,6 +32,9 @@ from voicegate.protocol.dialects.dialect import Effect, Hangup, Reply
 from voicegate.protocol.dialects.wyoming import Wyoming
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import ServerMessage
+
+if TYPE_CHECKING:
+    from voicegate.gateway.server.announcement import Announcement
 
 # For what was said last to reach a peer that reads, before the connection is cut.
 _LAST_WAIT_S: Final = 0.5
@@ -70,12 +74,24 @@ class _BoundedReader(asyncio.StreamReader):
         )
 
 
+async def _announced(name: str, host: str, port: int) -> "Announcement":
+    """Raises GatewayError, also where the extra is not installed."""
+    try:
+        from voicegate.gateway.server.announcement import Announcement  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise GatewayError(
+            f"{error.name} is not installed, and --wyoming-zeroconf needs it: pip install zeroconf"
+        ) from error
+    return await Announcement.made(name, host, port)
+
+
 class WyomingServer:
     def __init__(self, config: GatewayConfig, quotas: Quotas, stage: Stage) -> None:
         self._config = config
         self._quotas = quotas
         self._stage = stage
         self._server: asyncio.Server | None = None
+        self._announcement: Announcement | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._seldom = SeldomLog(log)
 
@@ -86,10 +102,14 @@ class WyomingServer:
             return asyncio.StreamReaderProtocol(_BoundedReader(self._config.max_message_bytes), self._receive)
 
         self._server, bound_port = await open_port(receive, host, port, purpose="Wyoming", setting="--wyoming-port")
+        if self._config.wyoming_zeroconf is not None:
+            self._announcement = await _announced(self._config.wyoming_zeroconf, host, bound_port)
         return bound_port
 
     async def close(self) -> None:
         """The guests are gone already, or cut."""
+        if self._announcement is not None:
+            await self._announcement.end()
         if self._server is not None:
             await stop_accepting(self._server.sockets)
             self._server.close()

@@ -23,13 +23,14 @@ from wyoming.tts import (
     SynthesizeStopped,
     SynthesizeVoice,
 )
+from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from tests.integration.wire_client import TIMEOUT_S, Running, native_turns, running
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import EngineInfo, VoiceInfo
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.config_fields import ConfigError
-from voicegate.gateway.server import wyoming
+from voicegate.gateway.server import announcement, wyoming
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.server import EXIT_OK, Gateway
 
@@ -310,3 +311,24 @@ async def test_a_port_that_is_taken() -> None:
         port = served.gateway.wyoming_port
         with pytest.raises(GatewayError, match=f"127.0.0.1:{port} for Wyoming.*--wyoming-port"):
             await Gateway(GatewayConfig(port=0, wyoming_port=port), FakeEngine()).serve_until(asyncio.Event())
+
+
+# --- found on the network ---------------------------------------------------------------------------------
+
+
+async def test_home_assistant_finds_it_by_its_name_while_it_is_there() -> None:
+    settings: dict[str, Any] = {"wyoming_port": 0, "wyoming_zeroconf": "gate-under-test"}
+    name = f"gate-under-test.{announcement.SERVICE}"
+    browser = AsyncZeroconf(interfaces=["127.0.0.1"])
+    try:
+        async with running(FakeEngine(), **settings) as served:
+            found = AsyncServiceInfo(announcement.SERVICE, name)
+            assert await found.async_request(browser.zeroconf, 3000)
+            assert (found.parsed_addresses(), found.port) == (["127.0.0.1"], served.gateway.wyoming_port)
+    finally:
+        await browser.async_close()
+
+
+def test_a_name_without_a_port_is_refused() -> None:
+    with pytest.raises(ConfigError, match="wyoming_port is not"):
+        GatewayConfig(wyoming_zeroconf="voicegate")
