@@ -129,6 +129,7 @@ class EngineConfig:
     # Text that waits for more (half a sentence) is said once none has come for this long and its listener has less
     # than stall_lead_ms left to hear. 0: never; then speech depends on the text alone, not on when it came.
     # An LLM's tokens come every 10 to 60 ms, a slow one's every 200; a tool call takes seconds.
+    # While a sentence is spoken as it is written, a slow writer's pause is longer (constants.PAUSE_TIMES).
     # Lower -> seams inside sentences of a jittery writer; higher -> a longer silence before a pausing one is heard.
     stall_ms: int = 350
     # Lower -> a gap in the sound at a stall; higher -> a seam where the text would still have come in time.

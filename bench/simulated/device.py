@@ -202,7 +202,7 @@ def host_fetch_s(num_llm_rows: int) -> float:
     return 0.1e-3 + 0.014e-3 * num_llm_rows if num_llm_rows else 0.0
 
 
-def host_step_s(*, num_llm_rows: int, num_blocks: int, num_commands: float, num_heard: int) -> float:
+def host_step_s(*, num_llm_rows: int, num_blocks: int, num_commands: int, num_heard: int) -> float:
     """The rest of what the engine's thread takes: `stages.host` of engine-h200.json and `host_us` of
     kernels-h200.json, where nothing else runs in its process; a command is a client's. `num_heard`: samples of so many
     blocks are given to encoders and their words told (docs/adr/0011 has what that takes)."""

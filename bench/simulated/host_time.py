@@ -19,7 +19,7 @@ class StepTime(NamedTuple):
     cpu_s: float
     num_llm_rows: int
     num_blocks: int  # of the flow that it begins, or one for a step of those that run
-    num_commands: float  # of clients: nearly all are words, those that are only kept count for less
+    num_commands: int  # of clients: nearly all are words
 
 
 class HostTime:

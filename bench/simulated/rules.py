@@ -18,11 +18,9 @@ def _no_hint(*_: object) -> None:
 RULES: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
     "buffered-steps": ((constants, "BUFFERED_STEP_EVERY", 1),),  # docs/adr/0009
     "underrun-share": ((constants, "UNDERRUN_SHARE", 0.0),),  # docs/adr/0006
-    "gathering": ((constants, "GATHERING_S", -1.0),),  # docs/adr/0011
     "hold-back": ((Pipeline, "tell_after", _no_hint),),  # docs/adr/0009
     "light-guard": ((constants, "LIGHT_GUARD_S", math.inf),),  # docs/adr/0007
     "taken-along": ((constants, "BUSY_SHARE", 0.0),),  # docs/adr/0009
-    "tight-room": ((constants, "TIGHT_SHARE", 0.0), (constants, "EASED_SHARE", 0.0)),  # docs/adr/0008
 }
 
 

@@ -37,8 +37,6 @@ _WIRE_S: Final = 0.002
 # Between the turns of a visit of several: what is left of the one before is cancelled.
 _TURN_S: Final = 1.5
 _PREBUFFER_MS: Final = 80
-# Share of a command's time, where it is a word that is only kept until more have come.
-_GATHERED_SHARE: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -61,7 +59,7 @@ class Run:
         self.core = EngineCore(config, simulated.stages, lambda: device.now_s, self._take, encoders=SilentEncoders())
         self._host_slowdown = host_slowdown
         # Commands of clients: when, in which order, what.
-        self._commands: list[tuple[float, int, Callable[[], bool | None]]] = []
+        self._commands: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = count()
         self._num_heard = 0  # blocks whose samples were given out in this step
 
@@ -85,7 +83,7 @@ class Run:
             self._at(due_s + piece.at_s, partial(self.core.push_text, utterance_id, piece.text))
         self._at(due_s + turn.writing_s, partial(self.core.end_text, utterance_id))
 
-    def _at(self, at_s: float, command: Callable[[], bool | None]) -> None:
+    def _at(self, at_s: float, command: Callable[[], object]) -> None:
         heapq.heappush(self._commands, (at_s, next(self._numbers), command))
 
     def _open(self, request: UtteranceRequest, words_per_s: float | None) -> None:
@@ -97,10 +95,10 @@ class Run:
     def run(self, until_s: float) -> None:
         while self.device.now_s < until_s:
             self._fetch()
-            num_commands, begun_s = 0.0, time.thread_time()
+            num_commands, begun_s = 0, time.thread_time()
             while self._commands and self._commands[0][0] <= self.device.now_s:
-                is_news = heapq.heappop(self._commands)[2]() is not False
-                num_commands += 1.0 if is_news else _GATHERED_SHARE
+                heapq.heappop(self._commands)[2]()
+                num_commands += 1
             decision = self.core.step()
             mark_s = self.device.next_mark_s
             self._spend(decision, num_commands, time.thread_time() - begun_s)
@@ -114,7 +112,7 @@ class Run:
         self.host_s += fetch_s
         self.device.run(self.device.now_s + fetch_s)
 
-    def _spend(self, decision: Decision, num_commands: float, cpu_s: float) -> None:
+    def _spend(self, decision: Decision, num_commands: int, cpu_s: float) -> None:
         """The device goes on meanwhile: for what the step was measured to take beside a GPU, not for `cpu_s`."""
         num_blocks = len(decision.flow.keys) if isinstance(decision.flow, BeginBlocks) else decision.flow is not None
         num_llm_rows = self.simulated.llm.num_last_rows if decision.llm is not None else 0

@@ -112,11 +112,6 @@ class ClauseFeed:
         return bool(self._spans or self._marks) or self._num_cut < self._num_written
 
     @property
-    def has_unread_text_alone(self) -> bool:
-        """Text of a sentence that may be spoken while it grows, without a flush or the end after it."""
-        return self.is_incremental and not self._marks and not self._spans and self._num_cut < self._num_written
-
-    @property
     def wants_reading(self) -> bool:
         """Whether speech needs more clauses soon than are there, and `read` may make them."""
         return self.has_unread and sum(map(_is_ahead, self.clauses)) < READ_AHEAD_CLAUSES

@@ -64,10 +64,6 @@ STEPS_BEFORE_AWAITED_VOICE: Final = 2
 
 # --- room in the models ---------------------------------------------------------------------------------------
 
-# Free share of the models' room: with less, what is begun is finished ahead of its listener, until there is more again.
-# Higher -> more is made that a barge-in throws away; lower -> new requests find no room when more of them come.
-TIGHT_SHARE: Final = 0.3
-EASED_SHARE: Final = 0.4
 # Text tokens that a pass is expected to get in all, when only its first words are known: in bistream a sentence or two,
 # of a sentence that grows a part. Higher -> fewer clauses at once; lower -> more of them make way in the middle.
 STREAMED_TEXT_TOKENS: Final = 30
@@ -84,12 +80,6 @@ READING_S: Final = 0.001
 FIRST_READING_S: Final = 0.005
 # Bites within which a first clause is read: the longest is cut in four. Text that needs more is in no hurry.
 FIRST_BITES: Final = 6
-# Text of a listener with enough to play may lie unread for so long. Higher -> fewer bites, of more words each; lower ->
-# a sentence that was finished is found to be so sooner, and the LLM goes on with it (docs/adr/0011).
-GATHERING_S: Final = 0.3
-# Before its next block is due all is read: in the step before, of a thread that has others to serve. Higher -> fewer
-# words gather; lower -> a busy thread reads them too late.
-READ_BEFORE_S: Final = 0.02
 
 # --- listeners (listener.py, growth.py) -----------------------------------------------------------------------
 
@@ -145,6 +135,14 @@ PAUSE_S: Final = 0.35
 # The next block of such a sentence is begun when its listener has so much left to hear, beside the time that the
 # engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
 GROWING_LEAD_S: Final = 0.3
+# So many mean intervals of its words are a pause of a slow writer, where that is longer than `stall_ms`; up to
+# MAX_PAUSE_S. Higher -> the words before a real pause are said later; lower -> the words of a slow writer are said one
+# by one, which drags.
+PAUSE_TIMES: Final = 2.0
+MAX_PAUSE_S: Final = 2.5
+# A writer is slow whose words come with longer intervals, in the mean: about as fast as they are said. Higher -> speech
+# is stretched over its gaps; lower -> gaps where a little stretching would have done.
+SLOW_S: Final = 0.28
 # How soon "about to have an underrun" is. Higher -> speech is made early more often; lower -> the block comes too late.
 UNDERRUN_S: Final = 0.05
 # A later block is expected to take so many mean times of blocks lately, when a sentence is begun: the longest is most

@@ -104,17 +104,10 @@ class EngineCore:
             self._on_gone(request.utterance_id)
             self._sink([Failed(request.utterance_id, INTERNAL_FAILURE)])
 
-    def push_text(self, utterance_id: UtteranceId, text: str) -> bool:
-        """False: it is news to nobody before the next alarm."""
-        utterance = self._roster.named(utterance_id)
-        if utterance is not None and self._roster.needs(utterance).is_gathering:
-            with self._guarding(utterance):
-                utterance.push(text, self._clock())
-            return False
-        if utterance is not None:
+    def push_text(self, utterance_id: UtteranceId, text: str) -> None:
+        if (utterance := self._roster.named(utterance_id)) is not None:
             with self._changing_text(utterance):
                 utterance.push(text, self._clock())
-        return True
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
         if (utterance := self._roster.named(utterance_id)) is not None:
@@ -172,12 +165,10 @@ class EngineCore:
 
     @contextmanager
     def _changing_text(self, utterance: Utterance) -> Iterator[None]:
-        """Some comes, or is read: it is read on before the next look, unless it may gather."""
+        """Some comes, or is read: it is read on before the next look."""
         with self._guarding.change_of(utterance):
             yield
-            now_s = self._clock()
-            is_due = self._look.gathers_until_s(utterance, now_s) <= now_s
-            self._roster.note_text(utterance, wants_reading=is_due and utterance.feed.wants_reading)
+            self._roster.note_text(utterance)
 
     # --- the loop ---------------------------------------------------------------------------------------------
 

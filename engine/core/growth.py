@@ -130,8 +130,24 @@ class WriterPace:
         self._last_s = now_s
 
     def has_paused(self, now_s: float) -> bool:
-        """For longer than a word takes: speech that bridges that runs past its words, and spoils what follows."""
-        return self._begun_s is not None and now_s - self._last_s > constants.PAUSE_S
+        """For longer than a word takes, or it always does: speech that bridges that runs past its words, and spoils
+        what follows."""
+        has_begun = self._begun_s is not None
+        return has_begun and (now_s - self._last_s > constants.PAUSE_S or self.is_slow)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its words come more slowly than they are said: no speech of them is without gaps."""
+        return self._num_intervals > 1 and self._mean_interval_s > constants.SLOW_S
+
+    @property
+    def pause_s(self) -> float:
+        """A silence of so long is a pause: longer for a slow writer, whose words are none."""
+        return min(constants.PAUSE_TIMES * self._mean_interval_s, constants.MAX_PAUSE_S)
+
+    @property
+    def _mean_interval_s(self) -> float:
+        return self._intervals_s / self._num_intervals if self._num_intervals else 0.0
 
     def letters_within(self, seconds: float, now_s: float) -> float:
         """Letters that can be counted on to come in the next `seconds`: the mean less some deviations.

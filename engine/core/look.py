@@ -47,8 +47,7 @@ class Look:
         view, work_s = self._work(utterance, generating, now_s)
         waiting, room_s = self._room(utterance, roomless, now_s)
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
-        gathers_s = self.gathers_until_s(utterance, now_s)
-        moments_s = (work_s, room_s, stalls_s, reads_s, gathers_s)
+        moments_s = (work_s, room_s, stalls_s, reads_s)
         has_news = view is not None and generating is not None and generating.is_prefilled
         return Needs(
             work=None if view is None else (view, urgency(view, now_s, self._roster.limits)),
@@ -58,14 +57,9 @@ class Look:
             again=growing if growing is not None and growing.is_paused and reads_now else None,
             is_stalled=stalls_s <= now_s,
             is_at_rest=utterance.is_at_rest,
-            is_gathering=gathers_s > now_s,
-            wants_reading=gathers_s <= now_s and utterance.feed.wants_reading,
+            wants_reading=utterance.feed.wants_reading,
             alarm_s=min([moment_s for moment_s in moments_s if moment_s > now_s], default=math.inf),
         )
-
-    def gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
-        """Only where there is much else to do: a sentence that is found to be whole is made ahead of its listener."""
-        return self._reprefills.gathers_until_s(utterance, now_s) if self._roster.are_many else -math.inf
 
     def _next_clauses(self, utterance: Utterance, growing: Clause | None) -> tuple[Clause | None, Clause | None]:
         """The clause whose LLM pass could go on now, and the one that needs room: to begin, or to sound again.
@@ -141,12 +135,12 @@ class Look:
         return Waiting(view, utterance, clause, is_pressing=presses_s <= now_s), presses_s
 
     def _max_lead_within_clause_s(self, utterance: Utterance) -> float:
-        """A clause holds flow memory for as long as it is active: where that is tight it is finished (ADR 0008).
+        """A clause holds flow memory for as long as it is active: where others wait for room it is finished (ADR 0008).
 
         Also one whose listener asked for a short lead and then paused: for how long nobody knows.
         """
         has_own_lead = utterance.request.lead_ms is not None and utterance.listener.held_s is None
-        is_finished_first = self._roster.is_room_tight and not has_own_lead
+        is_finished_first = self._roster.is_room_short and not has_own_lead
         return math.inf if is_finished_first else self._max_lead_s(utterance)
 
     def _max_lead_s(self, utterance: Utterance) -> float:

@@ -181,12 +181,6 @@ class Pipeline:
         """Clauses that hold memory of the flow."""
         return len(self._active)
 
-    @property
-    def free_share(self) -> float:
-        """The free part of the places for active clauses, or of the flow's memory: the smaller of the two."""
-        places = self._config.max_active_clauses
-        return min((places - len(self._active)) / places, self._reservations.free_share)
-
     def can_start(self, clause: Clause) -> bool:
         """Whether the models have room to start it, or to render it again; flow blocks, so many as it will likely fill.
 

@@ -69,16 +69,6 @@ class Reprefills:
         utterance.note_sayable(now_s)
         return growing, now_s
 
-    def gathers_until_s(self, utterance: Utterance, now_s: float) -> float:
-        """Until when text that has come may lie unread: nothing is made of it before. In the past: it is read now.
-
-        A client that says how long text may wait has it looked at as it comes; so has a flush, or the end.
-        """
-        if utterance.deadline_s is None or not utterance.may_gather:
-            return -math.inf
-        due_s, _ = self._due_s(utterance, now_s)
-        return min(due_s - constants.READ_BEFORE_S, utterance.unread_since_s + constants.GATHERING_S)
-
     def first_block(self, utterance: Utterance, clause: Clause, now_s: float, *, are_many: bool) -> "FirstBlock":
         """With how many speech tokens a pass begins. `are_many`: who have work due.
 
@@ -119,7 +109,8 @@ class Reprefills:
         return self._budget(utterance).to_begin(
             first.num_tokens + self._lookahead_tokens,
             num_second_tokens=utterance.voice.flow_prompt.second_block_tokens,
-            num_promised=utterance.pace.letters_within(first.covered_s, now_s),
+            # Behind a slow writer's first block is a gap in any case: it is heard without waiting for more.
+            num_promised=math.inf if utterance.pace.is_slow else utterance.pace.letters_within(first.covered_s, now_s),
         )
 
     def _budget(self, utterance: Utterance) -> SpeechBudget:

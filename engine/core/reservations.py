@@ -19,12 +19,6 @@ class Reservations:
         self._num_in_all = max(flow.num_free_blocks, 1)
         self._num_blocks = 0  # that active clauses are expected to fill yet
 
-    @property
-    def free_share(self) -> float:
-        """Share of all memory that is neither filled nor reserved; below 0 where clauses need more than was
-        expected."""
-        return (self._flow.num_free_blocks - self._num_blocks) / self._num_in_all
-
     def has_room(self, clause: Clause) -> bool:
         """For all that it will likely fill, beside what is reserved."""
         return self._flow.num_free_blocks - self._num_blocks >= self.expected_blocks(clause)

@@ -84,7 +84,7 @@ class Room:
                 num_started += 1
                 self._speaking.start(utterance, clause, are_many=are_many)
         self._look.at_changed(now_s)
-        self._roster.note_room(self._pipeline.free_share, num_voiceless=num_voiceless)
+        self._roster.note_room(num_voiceless=num_voiceless)
 
     def is_held_back(self, utterance: Utterance) -> bool:
         """Whether it does not begin, because its voice is to go for one that others have waited for for longer."""

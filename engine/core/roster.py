@@ -36,7 +36,6 @@ class Needs(NamedTuple):
     again: Clause | None = None  # a paused pass, to be read again now
     is_stalled: bool = False  # its text has waited too long for more of it
     is_at_rest: bool = False  # it has nothing to say, and is expected to have nothing
-    is_gathering: bool = False  # its text may lie unread while more of it comes
     wants_reading: bool = False
     alarm_s: float = math.inf  # when some of this is different, if nothing happens before
 
@@ -54,8 +53,7 @@ class Roster:
         self._limits_of_few = replace(limits, guard_s=limits.light_guard_s) if has_two else limits
         self.limits = self._limits_of_few  # to go by now
         self.are_many = False  # who have work due
-        self.is_room_short = False  # some were left waiting for it
-        self.is_room_tight = False  # some may have to soon: what holds some is finished
+        self.is_room_short = False  # some were left waiting for it: what holds some is finished
         self._changed: set[int] = set()  # to be looked at
         # What those need who were looked at, by key; some of it once more, to be found at once:
         self._needs: dict[int, Needs] = {}
@@ -137,10 +135,10 @@ class Roster:
         _mark(self._readers, key, needs.wants_reading)
         self._alarms.set(key, needs.alarm_s)
 
-    def note_text(self, utterance: Utterance, *, wants_reading: bool) -> None:
+    def note_text(self, utterance: Utterance) -> None:
         """Some has come, or was read: it is read on before the next look."""
         if utterance in self:
-            _mark(self._readers, utterance.listing.key, wants_reading)
+            _mark(self._readers, utterance.listing.key, utterance.feed.wants_reading)
 
     def note_load(self) -> None:
         """How many have work due: others press where these become many, or few. Then all are to be looked at."""
@@ -149,22 +147,17 @@ class Roster:
         if self.limits is not before:
             self._report_all()
 
-    def note_room(self, free_share: float, *, num_voiceless: int = 0) -> None:
+    def note_room(self, *, num_voiceless: int = 0) -> None:
         """Room was given out: whoever waits now waits for others to end, but for some who wait for their voice."""
-        self.is_room_short = len(self._waiting) > num_voiceless
-        least_share = constants.EASED_SHARE if self.is_room_tight else constants.TIGHT_SHARE
-        is_tight = self.is_room_short or free_share < least_share
-        if is_tight is not self.is_room_tight:
-            self.is_room_tight = is_tight
+        is_short = len(self._waiting) > num_voiceless
+        if is_short is not self.is_room_short:
+            self.is_room_short = is_short
             self._report_all()  # who was held back within a clause, and who will be
 
     def _report_all(self) -> None:
         self._changed.update(self._utterances.keys() - self._resting)
 
     # --- who needs what ---------------------------------------------------------------------------------------
-
-    def needs(self, utterance: Utterance) -> Needs:
-        return self._needs.get(utterance.listing.key, _NOTHING)
 
     def would_be_many(self, *, num_more: int) -> bool:
         """Whether many have work due, with so many who have begun since the last look."""

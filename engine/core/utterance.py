@@ -122,16 +122,6 @@ class Utterance:
         return math.inf if since_s is None else since_s
 
     @property
-    def unread_since_s(self) -> float:
-        """Engine clock; infinite: all that has come is read."""
-        return math.inf if self._unread_since_s is None else self._unread_since_s
-
-    @property
-    def may_gather(self) -> bool:
-        """Whether what is unread is nothing but text of which more is to come, and may wait for that."""
-        return self.feed.has_unread_text_alone and self.request.max_buffer_delay_ms is None
-
-    @property
     def is_finished(self) -> bool:
         return self.feed.is_ended and not self.clauses
 
@@ -201,7 +191,7 @@ class Utterance:
         """When its writer has paused: text that waits is said, or all is spoken and it rests. Infinite: neither."""
         if self._last_text_s is None or not (self.feed.is_waiting or self._is_all_spoken):
             return math.inf
-        since_s, delay_s = self._last_text_s, stall_s
+        since_s, delay_s = self._last_text_s, max(stall_s, self.pace.pause_s)
         if self.request.max_buffer_delay_ms is not None:
             delay_s = self.request.max_buffer_delay_ms / 1000
             if self._buffered_since_s is not None and not self.feed.is_heard:

@@ -13,8 +13,7 @@ from voicegate.engine.voices.voice import Voice
 class DrivenCore(Protocol):
     def submit(self, request: UtteranceRequest, *, seed: int) -> None: ...
 
-    def push_text(self, utterance_id: UtteranceId, text: str) -> bool:
-        """False: nothing is to be done for it before what the last step said is to come."""
+    def push_text(self, utterance_id: UtteranceId, text: str) -> None: ...
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None: ...
 

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from voicegate.engine.interface import ListenerReport, UtteranceId
 from voicegate.engine.thread.driven import DrivenCore
 
-Command = Callable[[DrivenCore], bool | None]  # False: no step is due for it
+Command = Callable[[DrivenCore], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class _Push:
     utterance_id: UtteranceId
     texts: list[str]
 
-    def __call__(self, core: DrivenCore) -> bool:
-        return core.push_text(self.utterance_id, "".join(self.texts))
+    def __call__(self, core: DrivenCore) -> None:
+        core.push_text(self.utterance_id, "".join(self.texts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ The thread owns the core and the GPU; the loop owns the set of live utterances, 
 
 import asyncio
 import dataclasses
-import math
 import secrets
 import threading
 import time
@@ -357,25 +356,15 @@ class ThreadedEngine:
             self._counters = {**core.counters, "host_seconds": time.thread_time(), "host_steps": next(num_steps)}
 
     def _take_commands(self, core: DrivenCore, wait_s: float | None) -> bool:
-        """Apply what has come, for a moment at most, waiting up to `wait_s` (None: for ever) for it. False: stop.
-
-        It waits on behind what needs no step, as most words of agents who write for somebody who has plenty to hear.
-        """
-        wake_s = math.inf if wait_s is None else self._clock() + wait_s
-        while not self._apply(core, self._take_first(wait_s)):
-            wait_s = None if wake_s == math.inf else max(wake_s - self._clock(), 0.0)
-        self._is_at_rest = False
-        return not self._inbox.is_closed
-
-    def _apply(self, core: DrivenCore, commands: list[Command]) -> bool:
-        """Whether a step is due: for what came, or because nothing did."""
-        is_due = not commands
+        """Apply what has come, for a moment at most, waiting up to `wait_s` (None: for ever) for it. False: stop."""
+        commands = self._take_first(wait_s)
         until_s = self._clock() + _COMMANDS_S
         while commands:
             for command in commands:
-                is_due |= command(core) is not False
+                command(core)
             commands = self._inbox.take(0.0) if self._clock() < until_s else []
-        return is_due
+        self._is_at_rest = False
+        return not self._inbox.is_closed
 
     def _take_first(self, wait_s: float | None) -> list[Command]:
         """Devices are watched only while this thread sleeps."""

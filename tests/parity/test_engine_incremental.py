@@ -104,7 +104,7 @@ def test_two_blocks_of_one_reading_are_those_of_two_readings_that_know_the_same(
         times = writer.engine.core._reprefills.block_time
         times.took(0.1, 0.0, is_first=True)
         times.took(later_s, 0.0, is_first=False)
-        writer.write(["Please put the milk back in the fridge when you "], word_s=0.5)
+        writer.write(["Please put the milk back in the fridge when you "], word_s=0.05)
         writer.write(["are done."], word_s=0.0)
         speeches.append(writer.end().pcm)
     assert speeches[0] == speeches[1]

@@ -122,9 +122,9 @@ class DisaggregatedCore:
         if number is None:  # or before all of them were known to hang
             core.fail(request.utterance_id, _HANGS)
 
-    def push_text(self, utterance_id: UtteranceId, text: str) -> bool:
-        core = self._owners.get(utterance_id)
-        return core is not None and core.push_text(utterance_id, text)
+    def push_text(self, utterance_id: UtteranceId, text: str) -> None:
+        if (core := self._owners.get(utterance_id)) is not None:
+            core.push_text(utterance_id, text)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
         if (core := self._owners.get(utterance_id)) is not None:

@@ -28,8 +28,6 @@ class StubModels:
     def num_missing_tokens(self, clause: Clause) -> int:
         return 0
 
-    free_share = 1.0
-
     def can_generate(self, clause: Clause) -> bool:
         return clause.rendering is not None
 
@@ -67,7 +65,7 @@ class Looked:
 
     def note_room(self, now_s: float) -> None:
         self.look.at_changed(now_s)
-        self.roster.note_room(self.models.free_share)
+        self.roster.note_room()
 
 
 def stub_utterance(
@@ -87,7 +85,6 @@ def stub_utterance(
         deadline_s=deadline_s,
         listener=SimpleNamespace(held_s=None),
         request=SimpleNamespace(lead_ms=lead_ms),
-        may_gather=False,
         feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False),
         num_vain_bites=0,
         num_started_clauses=0,

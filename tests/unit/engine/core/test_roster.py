@@ -86,17 +86,6 @@ def test_while_room_is_short_what_is_begun_is_finished_unless_the_request_named_
     assert held_back not in [each.utterance for each in roster.waiting(10.0, only_pressing=False)], "a next one is not"
 
 
-def test_what_is_begun_is_finished_before_anybody_has_to_wait_for_room_and_until_there_is_plenty() -> None:
-    roster = Watched()
-    roster.joined(GENERATING, deadline_s=10.0)
-    leads_s = []
-    for free_share in (0.35, 0.25, 0.35, 0.45, 0.35):
-        roster.models.free_share = free_share
-        roster.note_room(10.0)
-        leads_s.append(next(iter(roster.due(10.0))).max_lead_s)
-    assert leads_s == [3.0, math.inf, math.inf, 3.0, 3.0]
-
-
 def test_the_llm_stays_within_its_distance_of_the_flow() -> None:
     roster = Watched()
     near = roster.joined(GENERATING, num_tokens=99)
@@ -169,15 +158,15 @@ def test_text_that_comes_is_read_before_anybody_is_looked_at() -> None:
     roster = Watched()
     utterance = roster.joined()
     utterance.feed.wants_reading = utterance.feed.lacks_clause = True
-    roster.roster.note_text(utterance, wants_reading=utterance.feed.wants_reading)
+    roster.roster.note_text(utterance)
     assert roster.roster.readers(0.0, is_lacking=True) == [utterance]
     assert utterance.listing.changed, "not looked at yet"
     utterance.feed.wants_reading = False
-    roster.roster.note_text(utterance, wants_reading=utterance.feed.wants_reading)
+    roster.roster.note_text(utterance)
     assert roster.roster.readers(0.0, is_lacking=True) == []
     roster.roster.remove(utterance)
     utterance.feed.wants_reading = True
-    roster.roster.note_text(utterance, wants_reading=utterance.feed.wants_reading)
+    roster.roster.note_text(utterance)
     assert not roster.roster.has_readers, "who has ended reads nothing"
 
 
