@@ -9,7 +9,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,9 +20,9 @@ from playwright._impl._driver import compute_driver_executable
 
 from tests.integration.chaos_proxy import ChaosProxy
 from tests.integration.wire_client import serving
+from tests.support.npm import CLIENT, PLAYER, install_packed, manifest
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import reserved_port
-from tests.support.programs import required
 from tests.unit.protocol.test_vectors import VECTORS
 from voicegate import __version__
 from voicegate.clients.python.client import connect
@@ -33,9 +32,7 @@ from voicegate.gateway.auth.key_file import add_key
 from voicegate.gateway.auth.keyring import Key, digest_of
 
 HERE = Path(__file__).parent / "javascript"
-CLIENT = Path(__file__).parents[2] / "clients/javascript"
-PLAYER = Path(__file__).parents[2] / "clients/browser/player"
-PACKAGE, PLAYER_PACKAGE = (json.loads((folder / "package.json").read_text()) for folder in (CLIENT, PLAYER))
+PACKAGE, PLAYER_PACKAGE = manifest(CLIENT), manifest(PLAYER)
 PACKAGES = Path(sys.prefix) / "javascript/node_modules"  # of others; among them `ws`
 COMPILER = Path(sys.prefix) / "typescript/node_modules/typescript/lib/tsc.js"
 COMPILER_OPTIONS = (
@@ -64,15 +61,7 @@ def texts_of(num_texts: int) -> list[list[str]]:
 def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project's folder with what `npm pack` makes of both packages."""
     folder = tmp_path_factory.mktemp("app")
-    quiet = ("--no-audit", "--no-fund", "--loglevel=error")
-
-    def npm(*arguments: str | Path) -> None:
-        command = (required("npm"), *arguments, *quiet)
-        subprocess.run(command, cwd=folder, check=True, timeout=PATIENCE_S, stdout=subprocess.DEVNULL)
-
-    npm("pack", PLAYER, CLIENT)
-    (folder / "package.json").write_text('{"private": true, "type": "module"}')
-    npm("install", "--offline", *(f"./{each['name']}-{__version__}.tgz" for each in (PLAYER_PACKAGE, PACKAGE)))
+    install_packed(folder)
     shutil.copy(HERE / "client.mjs", folder)
     return folder
 
