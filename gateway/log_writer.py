@@ -1,4 +1,4 @@
-"""Log lines leave in a thread of their own: nobody waits for whoever reads stderr, or does not. Must not know settings.
+"""Log lines leave in a thread of their own: no one waits for a reader of stderr. Must not know settings.
 
 What the queue has no room for is dropped and counted, and the count is the next line that leaves. Of a kind that comes
 too often, lines are left out before that, and counted too.
@@ -128,7 +128,7 @@ class DetachedHandler(logging.Handler):
         self._write(_as_line(self.format(logging.makeLogRecord({**record, **fields}))))
 
     def _write(self, line: bytes) -> None:
-        """Past Python's own buffer, whose lock would hold up an exit while nobody reads. Errors end nothing."""
+        """Past Python's own buffer, whose lock would hold up an exit while no one reads. Errors end nothing."""
         with suppress(OSError, ValueError):
             try:
                 descriptor = self._stream.fileno()

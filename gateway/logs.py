@@ -62,7 +62,7 @@ def configure_logs(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    logging.captureWarnings(True)  # Python would write them itself, and wait for whoever reads
+    logging.captureWarnings(True)  # Python would write them itself, and wait for the reader
     # websockets tells of every connection at info, which we do ourselves with more to say.
     logging.getLogger("websockets").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
     # These warn of everything in a request that they cannot read.

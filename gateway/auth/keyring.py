@@ -55,7 +55,7 @@ class Keyring:
         return tuple(self._by_name.values())
 
     def find(self, secret: str) -> Key | None:
-        """How long it takes tells of a digest at most, from which nobody comes to its secret."""
+        """How long it takes tells of a digest at most, from which no one comes to its secret."""
         return self._by_digest.get(digest_of(secret))
 
     def named(self, name: str) -> Key | None:

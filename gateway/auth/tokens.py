@@ -25,7 +25,7 @@ def mint(key: Key, expires_s: int, secret: bytes) -> str:
 
 
 def holder_of(token: str, named: Callable[[str], Key | None], now_s: float, secret: bytes) -> Key | None:
-    """Whose it is; None: it is no token, or nobody's, or forged. Raises TokenExpired for one that was good."""
+    """Whose it is; None: it is no token, or no one's, or forged. Raises TokenExpired for one that was good."""
     parts = _TOKEN.fullmatch(token)
     if parts is None:
         return None

@@ -17,8 +17,8 @@ class Speed:
 
     single_first_audio_ms: float
     latency_streams: int  # at once, with first audio in under 100 ms for 95 %, and no gap
-    most_streams: int  # at once, nobody lost and no gap
-    audio_s_per_s: float  # of all, where as many as find room are spoken at once and nobody is in a hurry
+    most_streams: int  # at once, no one lost and no gap
+    audio_s_per_s: float  # of all, where as many as find room are spoken at once and no one is in a hurry
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ async def _enter_gate(stack: AsyncExitStack, url: str | None, api_key: str | Non
 
 
 def _is_there(error: ConnectFailed) -> bool:
-    """Whether a gateway is, and lets nobody in: it starts, drains or is full, asks for a key, or speaks TLS or none."""
+    """Whether a gateway is, and lets no one in: it starts, drains or is full, asks for a key, or speaks TLS or none."""
     if error.status is not None:
         return error.is_transient or error.status == HTTPStatus.UNAUTHORIZED
     cause = error.__cause__

@@ -183,7 +183,7 @@ def _as_object(row: Sized, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _costs(row: Sized, options: argparse.Namespace) -> Iterator[tuple[str, Cost | None]]:
-    """For listeners who wait little, for as many as can be, and for files that nobody waits for."""
+    """For listeners who wait little, for as many as can be, and for files that no one waits for."""
     ways = {
         "latency": row.latency_streams_by_arithmetic and row.streams(row.latency_streams_by_arithmetic),
         "throughput": row.most_streams_by_arithmetic and row.streams(row.most_streams_by_arithmetic),

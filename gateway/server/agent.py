@@ -44,7 +44,7 @@ class _Teller(asyncio.Protocol):
 
 
 def agent_line(status: Status) -> str:
-    """`drain` sends nobody new, leaves who is there, and lets in whom the balancer's own rule sends back."""
+    """`drain` sends no one new, leaves who is there, and lets in whom the balancer's own rule sends back."""
     if status.hang is not None:
         return "down"
     if status.refusal is not None:

@@ -73,7 +73,7 @@ class Listener:
         self._serve_socket = serve_socket
         self._http = HttpServer(build_app(stage), write_stall_s=config.write_stall_s)
         self._door: Door[asyncio.Transport] = Door(quotas, num_spare=SPARE_CONNECTIONS)
-        # As they came: of a peer that has reset the connection meanwhile nobody can tell.
+        # As they came: of a peer that has reset the connection meanwhile no one can tell.
         self._peers: dict[asyncio.Transport, IPAddress] = {}
         self._certificate = certificate
         self._server: asyncio.Server | None = None

@@ -35,7 +35,7 @@ def run_gateway(
     """Serve on uvloop until a signal; returns the exit status, or ends the process where it was loading.
 
     `on_ready` is told the url and what the engine is; `on_failure` why it could not listen or did not last, which is
-    an error in the log where nobody asks.
+    an error in the log where no one asks.
     """
     log.info("starting", version=__version__, **_shown(config, only_changed=True))
     log.debug("settings", **_shown(config))

@@ -11,7 +11,7 @@ _ALIVE_S: Final = 1.0
 
 class ServiceManager:
     def __init__(self, env: Mapping[str, str]) -> None:
-        """`env`: NOTIFY_SOCKET says where to; without it, nobody asks."""
+        """`env`: NOTIFY_SOCKET says where to; without it, no one asks."""
         self._address = env.get("NOTIFY_SOCKET", "")
         self._last_sign_s = 0.0
 
@@ -28,7 +28,7 @@ class ServiceManager:
             self._tell("WATCHDOG=1")
 
     def _tell(self, what: str) -> None:
-        """Waits for nobody; what is not taken is lost."""
+        """Waits for no one; what is not taken is lost."""
         if not self._address:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address

@@ -21,7 +21,7 @@ from voicegate.gateway.session.context import Context
 from voicegate.gateway.session.observer import CANCELLED, DISCONNECTED, DONE, Observer, Unobserved
 
 _WELL: Final = (DONE, CANCELLED, DISCONNECTED)
-# For the last spans to leave in. Where nobody takes them the exporter tries for ten seconds; an exit has no such time.
+# For the last spans to leave in. Where no one takes them the exporter tries for ten seconds; an exit has no such time.
 _FLUSH_S: Final = 2.0
 
 

@@ -1,6 +1,6 @@
 """Adapts requests of other vendors' clients to what is possible here: left out or shortened, never refused. Pure.
 
-Their packages send some of it by themselves, with every utterance, and nobody can change that. A native client can, so
+Their packages send some of it by themselves, with every utterance, and no one can change that. A native client can, so
 a native `open` is refused (`opening`).
 """
 

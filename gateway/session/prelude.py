@@ -11,7 +11,7 @@ from typing import Final
 # here costs an utterance that says nothing, whatever is here wrongly would not be heard until more text comes.
 # Not the middle dot: between brackets it multiplies, ")·(".
 _SILENT_MARKS: Final = frozenset(".,;:!?…'\"‘’“”()[]{}-–—。，、；：！？「」『』（）《》〈〉【】")
-# More than that goes to the engine as it is: what waits here is memory that nobody is charged for.
+# More than that goes to the engine as it is: what waits here is memory that no one is charged for.
 _MAX_BYTES: Final = 1024
 
 

@@ -12,7 +12,7 @@ class Return(Enum):
 
     RESUMED = "resumed"
     REFUSED = "refused"  # it asked: a wrong token, too late, or what it missed is not kept any more
-    EXPIRED = "expired"  # nobody came in time
+    EXPIRED = "expired"  # no one came in time
     GIVEN_UP = "given_up"  # while it was away, or when it left: others need the room
 
 

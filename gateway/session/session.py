@@ -120,7 +120,7 @@ class Session:
         return [error_of(error.code, error.message, error.context, fatal=is_fatal)]
 
     def disconnected(self) -> list[Action]:
-        """The socket is gone: nobody waits for what still runs."""
+        """The socket is gone: no one waits for what still runs."""
         return self._cancel_all()
 
     # --- from the shell -----------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Session:
     # --- from the engine ----------------------------------------------------------------------------------
 
     def engine_event(self, event: EngineEvent, now_s: float) -> list[Action]:
-        """An event of an utterance that nobody waits for any more changes nothing."""
+        """An event of an utterance that no one waits for any more changes nothing."""
         context = self._by_utterance.get(event.utterance_id)
         if context is None:
             return []
@@ -408,7 +408,7 @@ class Session:
         return [Close(CloseCode.GOING_AWAY, GOING_AWAY)]
 
     def _cancel_all(self, reason: ErrorCode | None = None) -> list[Action]:
-        """None: nobody is there any more."""
+        """None: no one is there any more."""
         self._is_closed = True
         contexts = list(self._contexts.values())
         for context in contexts:

@@ -1,6 +1,6 @@
 """Voice names of other protocols, and the voices of ours that they get. Pure.
 
-Their names are of another vendor's voices ("alloy", "21m00Tcm4TlvDq8ikWAM"), and often nobody can change them.
+Their names are of another vendor's voices ("alloy", "21m00Tcm4TlvDq8ikWAM"), and often no one can change them.
 """
 
 import re

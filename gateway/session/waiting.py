@@ -15,14 +15,14 @@ _NEWS_WEIGHT: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class WaitingLimits:
-    """0 of either: nobody waits."""
+    """0 of either: no one waits."""
 
     num_waiting: int = 64
     wait_s: float = 1.0
 
 
 class WaitingLine:
-    """First come, first served; nobody waits for longer than the limit."""
+    """First come, first served; no one waits for longer than the limit."""
 
     def __init__(self, limits: WaitingLimits) -> None:
         self.limits = limits

@@ -170,7 +170,7 @@ class Cartesia:
             effects.append(_flush(context, str(context.num_flushes)))
         elif _is_whole(request):
             effects += _flush_silently(context)
-        if not request.is_continued or request.context_id is None:  # nobody could continue that one
+        if not request.is_continued or request.context_id is None:  # no one could continue that one
             context.has_ended = True
             effects.append(wire.End(context.native))
         return effects
@@ -259,7 +259,7 @@ def _flush(context: _Context, flush_id: str) -> wire.Flush:
 
 
 def _flush_silently(context: _Context) -> list[Effect]:
-    """Nobody waits for an answer, so of many the last is as good as all."""
+    """No one waits for an answer, so of many the last is as good as all."""
     if context.takes_flush:
         return [_flush(context, _SILENT)]
     context.is_flush_due = True

@@ -20,7 +20,7 @@ from voicegate.protocol.messages import AlignmentItem, Done, End, Open, Pace, Se
 T = TypeVar("T")
 
 CONTEXT: Final = "speech"  # of a conversation that has but one
-# Whoever asks for a whole file would not wait for as long as it plays; engines cap this. Lower makes files take longer,
+# A client that asks for a whole file would not wait for as long as it plays; engines cap this. Lower makes files take longer,
 # higher makes a client that hangs up waste more.
 LEAD_MS: Final = 60_000
 _PATH: Final = re.compile(r"`\$\.([\w.]+)")

@@ -180,7 +180,7 @@ class VllmOmni:
         return []
 
     def _stop(self, utterance: _Utterance) -> list[Effect]:
-        """Its file is too long. What is still made of it goes to nobody, and is told of once."""
+        """Its file is too long. What is still made of it goes to no one, and is told of once."""
         utterance.has_failed = True
         utterance.file.clear()
         self._has_failed = not utterance.is_ending

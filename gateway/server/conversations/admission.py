@@ -49,7 +49,7 @@ class Admission:
 
     @property
     def max_waiting(self) -> int:
-        """0: nobody waits."""
+        """0: no one waits."""
         return self._line.limits.num_waiting if self._line.limits.wait_s else 0
 
     @property
@@ -58,7 +58,7 @@ class Admission:
 
     @property
     def is_in_vain(self) -> bool:
-        """Others have waited for room, and nobody has got any for longer than anybody waits."""
+        """Others have waited for room, and no one has got any for longer than anybody waits."""
         return self._line.is_in_vain(_now_s())
 
     def submit(self, request: UtteranceRequest, answer: Answer, *, is_return: bool = False) -> None:
@@ -84,7 +84,7 @@ class Admission:
         self._ask_later()
 
     def withdraw(self, utterance_id: UtteranceId) -> None:
-        """Nobody waits for the answer any more."""
+        """No one waits for the answer any more."""
         self._line.leave(utterance_id)
         self._waiting.pop(utterance_id, None)
 
@@ -155,5 +155,5 @@ class Admission:
 
 
 def _now_s() -> float:
-    """Not the loop's: whoever looks at metrics asks from another thread."""
+    """Not the loop's: metrics are read from another thread."""
     return time.monotonic()

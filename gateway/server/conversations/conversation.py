@@ -138,7 +138,7 @@ class Conversation:
         self._watch_sending()
 
     def _answer(self, output: Output) -> None:
-        """At once where nothing else waits: to wake whoever waits in `next_output` costs more than the answer."""
+        """At once where nothing else waits: to wake a waiter in `next_output` costs more than the answer."""
         if self.taker is not None and self._outgoing.is_empty and self.taker.takes_at_once:
             self.taker.take(output)
         else:
@@ -194,7 +194,7 @@ class Conversation:
             self.on_backlog(self._outgoing.num_event_bytes)
 
     def _pass_on(self, event: EngineEvent, taker: Taker) -> None:
-        """To wake whoever waits in `next_output` costs as much as all else that is done for a packet."""
+        """To wake a waiter in `next_output` costs as much as all else that is done for a packet."""
         try:
             self._perform(self._session.engine_event(event, self._loop.time()), taker.take)
             if self._session.is_paced:
@@ -256,7 +256,7 @@ class Conversation:
         self._end_with(Close(CloseCode.OUR_FAULT, ""))
 
     def close(self) -> None:
-        """Nobody is there any more: what still runs is cancelled. May be called again."""
+        """No one is there any more: what still runs is cancelled. May be called again."""
         self._is_over = True
         self._outgoing.drop_events()
         self._perform(self._session.disconnected())

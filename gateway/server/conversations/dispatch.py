@@ -28,7 +28,7 @@ class Dispatcher:
         self._owners[utterance_id] = deliver
 
     def release(self, utterance_id: UtteranceId) -> None:
-        """Nobody waits for this utterance any more; what still comes of it is dropped."""
+        """No one waits for this utterance any more; what still comes of it is dropped."""
         self._owners.pop(utterance_id, None)
 
     async def run(self) -> None:

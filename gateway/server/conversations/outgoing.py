@@ -32,7 +32,7 @@ class Outgoing:
         self._events: deque[tuple[EngineEvent, int]] = deque()  # and its bytes
         self._num_event_bytes = 0
         self._has_news = asyncio.Event()
-        self.is_being_taken = False  # what is put now is taken next: nobody is to be woken for it
+        self.is_being_taken = False  # what is put now is taken next: no one is to be woken for it
         self._has_room = asyncio.Event()
         self._has_room.set()
 
@@ -73,7 +73,7 @@ class Outgoing:
         self._has_news.set()
 
     def look_again(self) -> None:
-        """Wake whoever waits for news."""
+        """Wake waiters for news."""
         self._has_news.set()
 
     def take(self) -> Item | None:

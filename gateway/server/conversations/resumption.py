@@ -172,7 +172,7 @@ class Resumption:
     # --- from the server ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """The server is going away, or its engine is gone: nobody can come back here."""
+        """The server is going away, or its engine is gone: no one can come back here."""
         self._is_over = True
         for binding in self.absent:
             self.end(binding)

@@ -44,7 +44,7 @@ async def stop_accepting(listening: Iterable[socket.socket]) -> None:
     """To be awaited before the server of these sockets is closed. Every connection that was accepted has been made.
 
     asyncio accepts in one turn of its loop, makes a transport in the next and tells the protocol in a third; a server
-    that is closed between them leaves the connection open, known to nobody (CPython's issue 109564). uvloop does all
+    that is closed between them leaves the connection open, known to no one (CPython's issue 109564). uvloop does all
     in one, and has no readers to remove.
     """
     loop = asyncio.get_running_loop()

@@ -38,7 +38,7 @@ def caller_of(headers: Callable[[str], Sequence[str]], target: str) -> Caller:
     keys = [value for name in _KEY_HEADERS for value in headers(name)]
     keys += [key for value in headers("Authorization") if (key := _credential(value))]
     keys += [value for name in _KEY_PARAMETERS for value in query.get(name, ())]
-    # ElevenLabs' for browsers; whether with a scheme before it nobody says.
+    # ElevenLabs' for browsers; whether with a scheme before it no one says.
     keys += [_credential(value) or value for value in query.get("authorization", ())]
     offered = [name.strip() for value in headers("Sec-WebSocket-Protocol") for name in value.split(",")]
     keys += [key for kind, key in pairwise(offered) if kind in KEY_SUBPROTOCOLS]

@@ -10,7 +10,7 @@ from voicegate.gateway.config import Networks
 from voicegate.gateway.session.quota import Owner
 
 IPAddress = IPv4Address | IPv6Address
-# One line of a provider's customer: whoever has an IPv6 address has 2^64 of them.
+# One line of a provider's customer: a holder of an IPv6 address has 2^64 of them.
 _IPV6_PREFIX_BITS: Final = 64
 # Those who come again and again, and proxies. Lower parses them anew, higher keeps strangers' addresses for longer.
 _NUM_REMEMBERED: Final = 256

@@ -1,6 +1,6 @@
 """The first bytes of a connection, and who is to have it: a WebSocket's handshake goes one way, all else the other.
 
-Every request has a connection of its own, so whoever has it keeps it. It must not know what either does with it.
+Every request has a connection of its own, so its owner keeps it. It must not know what either does with it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from websockets.streams import StreamReader
 from voicegate.gateway.server.entrance.unreadable import plain_answer
 
 # Time for the head of a request, from the connection on. Lower cuts those on bad lines; higher lets those who send
-# nothing keep a place for longer, if nobody else needs it.
+# nothing keep a place for longer, if no one else needs it.
 _HEAD_TIMEOUT_S: Final = 10.0
 MAX_HEAD_BYTES: Final = 16 * 1024
 _MAX_HEAD_LINES: Final = 130  # the last one, which is blank, included: the WebSocket library's limit

@@ -68,7 +68,7 @@ class Sites:
             name = _split_host(host)[0]
             if self._is_own_name(name):
                 return None
-        except ValueError:  # nobody's name
+        except ValueError:  # no one's name
             name = host
             if self.takes_other_names:
                 return None
@@ -85,7 +85,7 @@ class Sites:
 
 
 def sites_of(config: GatewayConfig) -> Sites:
-    """Raises ConfigError for what is not as browsers write it: it would let nobody in, without a word."""
+    """Raises ConfigError for what is not as browsers write it: it would let no one in, without a word."""
     origins, hosts = _lowered(config.allowed_origins), _lowered(config.allowed_hosts)
     for origin in origins - {ANY, "null"}:
         if not _ORIGIN.fullmatch(origin):

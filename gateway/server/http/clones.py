@@ -34,7 +34,7 @@ log = get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Clone:
-    name: str  # not to be guessed: whoever knows it speaks with it
+    name: str  # not to be guessed: a client that knows it speaks with it
     making: "asyncio.Task[None]"
     num_users: int = 0
 

@@ -50,7 +50,7 @@ class Turns:
                     self._waiting.append(read)
                 if loop.time() >= over_s:
                     break
-        finally:  # whoever fails does not keep others from their turns
+        finally:  # a failing one does not keep others from their turns
             self._run_soon()
 
 

@@ -70,7 +70,7 @@ class Gatekeeper:
             await _send_piece_by_piece(send, message)
 
         answer = self._answer(Request(scope), headers, origins, hosts)
-        with suppress(ClientDisconnect):  # in mid-body: nobody waits for an answer
+        with suppress(ClientDisconnect):  # in mid-body: no one waits for an answer
             await (self._app if answer is None else answer)(scope, receive, send_with_headers)
 
     def _answer(self, request: Request, headers: Headers, origins: list[str], hosts: list[str]) -> Response | None:

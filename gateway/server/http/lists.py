@@ -26,7 +26,7 @@ _SETTINGS: Final = {
     "use_speaker_boost": True,
     "speed": 1.0,
 }
-# Nobody knows when a voice was made; Cartesia's clients read a date.
+# No one knows when a voice was made; Cartesia's clients read a date.
 _CREATED_AT: Final = "1970-01-01T00:00:00Z"
 _MAX_DIGITS: Final = 18  # Python refuses to read thousands of them
 

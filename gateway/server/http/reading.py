@@ -1,4 +1,4 @@
-"""`POST /v1/reading`: what would be said of a text, without saying it. For whoever puts texts together."""
+"""`POST /v1/reading`: what would be said of a text, without saying it. For authors of texts."""
 
 import asyncio
 from dataclasses import fields

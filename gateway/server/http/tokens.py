@@ -26,7 +26,7 @@ from voicegate.protocol.dialects.one_shot import RequestViolation, decode
 from voicegate.protocol.errors import ErrorCode
 
 _MAX_BODY_BYTES: Final = 1024
-# Lower makes a page that opens late fail; higher lets whoever finds a token use it for longer.
+# Lower makes a page that opens late fail; higher lets a finder of a token use it for longer.
 _DEFAULT_S: Final = 60
 MAX_S: Final = 3600
 
@@ -45,7 +45,7 @@ class _Asked(msgspec.Struct):
 
 
 class _AskedByElevenLabs(msgspec.Struct):
-    seconds: ClassVar[int] = 900  # which nobody may choose there
+    seconds: ClassVar[int] = 900  # which no one may choose there
 
 
 class _AskedByCartesia(msgspec.Struct):

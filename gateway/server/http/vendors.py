@@ -55,7 +55,7 @@ UNAUTHORIZED_HEADERS: Final = {"WWW-Authenticate": 'Bearer realm="voicegate"'}
 def naming_headers(
     path: str, request_id: str, refusal: str | None = None, *, headers: Mapping[str, str] = NO_HEADERS
 ) -> dict[str, str]:
-    """By which a client names its request to whoever is to look into it, and why it was refused; `headers`: its own."""
+    """Names for a request, by which support can look into it, and why it was refused; `headers`: its own."""
     named = {"x-request-id": request_id}
     kind = vendor_of(path, headers)
     if kind is ElevenLabsSpeech:

@@ -1,7 +1,7 @@
 """A WebSocket of the library's with bounds on what its peer makes it hold and do, whatever the frames are.
 
 The library answers pings by itself and hands over all that one read brought. Here pongs do not pile up, a peer that
-reads nothing is noticed whoever writes to it, and what was read reaches the library piece by piece, in turn with
+reads nothing is noticed with any writer, and what was read reaches the library piece by piece, in turn with
 other sockets and no faster than the socket's allowance. The handshake is answered where it was read, and pings are
 timers: the library has a task for each. It must not know messages or contexts.
 """
@@ -109,7 +109,7 @@ class BoundedSocket(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.peer = str(transport.get_extra_info("peername"))  # which nobody can tell once it has gone
+        self.peer = str(transport.get_extra_info("peername"))  # which no one can tell once it has gone
         # The library's queue of frames would pause and resume the transport by itself.
         self.recv_messages.pause = self._hold_queue
         self.recv_messages.resume = self._release_queue

@@ -1,6 +1,6 @@
 """The I/O shell of one WebSocket: what is read becomes messages of a Conversation, whose output is written.
 
-Its Translator knows what the peer speaks; here nobody does. A client that comes back has its old binding moved here.
+Its Translator knows what the peer speaks; here no one does. A client that comes back has its old binding moved here.
 """
 
 import asyncio
