@@ -111,7 +111,7 @@ def _pieces(text: str, words_per_s: float) -> list[str]:
 def rows(
     writer: Writer, texts: Sequence[str], voices: Sequence[str], rates: Sequence[float]
 ) -> Iterator[dict[str, Any]]:
-    """Of whole texts first, to which the others are compared."""
+    """Rows of whole texts first, to which the others are compared."""
     whole_s = math.nan
     for rate in (math.inf, *rates):
         spoken = [writer.write(text, voice, rate, seed=seed) for seed, text in enumerate(texts) for voice in voices]

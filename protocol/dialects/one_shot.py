@@ -20,8 +20,8 @@ from voicegate.protocol.messages import AlignmentItem, Done, End, Open, Pace, Se
 T = TypeVar("T")
 
 CONTEXT: Final = "speech"  # of a conversation that has but one
-# A client that asks for a whole file would not wait for as long as it plays; engines cap this. Lower makes files take longer,
-# higher makes a client that hangs up waste more.
+# A client that asks for a whole file would not wait for as long as it plays; engines cap this. Lower makes files take
+# longer, higher makes a client that hangs up waste more.
 LEAD_MS: Final = 60_000
 _PATH: Final = re.compile(r"`\$\.([\w.]+)")
 _BYTES_PER_CHARACTER: Final = 4  # at most, in UTF-8
