@@ -65,7 +65,7 @@ async def silent_firefox(tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
 
 
 async def build(installed: Path, app: Path, bundler: str, url: str) -> Path:
-    """Of an app whose code is the README's lines: the folder to be served."""
+    """An app whose code is the README's lines: the folder to be served."""
     shutil.copytree(installed, app)
     (app / "main.js").write_text(LINES.replace("ws://127.0.0.1:8080", url))
     script, *arguments = BUILDS[bundler]
