@@ -49,7 +49,7 @@ class Listing:
 
 @dataclass(slots=True, eq=False)
 class Clause:
-    """Changes outside the core's `_change`, which reports, call `report`.
+    """Changes outside `Guard.change_of`, which reports, call `report`.
 
     Of `tokens`, which grows by one a step, the roster is told apart (`Roster.note_tokens`).
     """

@@ -399,10 +399,8 @@ class EngineCore:
                 stack.callback(self._pipeline.release, clause)
 
     def _voices_in_use(self) -> list[ReadyVoice]:
-        """Voices of utterances that have something to say and may; others wait for theirs again, where it goes
-        meanwhile."""
-        speaking = (utterance for utterance in self._roster if utterance.clauses)
-        return [utterance.voice for utterance in speaking if not self._room.is_held_back(utterance)]
+        """Others wait for theirs again, where it goes meanwhile."""
+        return [utterance.voice for utterance in self._room.speaking]
 
     def _fail_voiceless(self, prompt: VoicePrompt, message: str) -> None:
         for utterance in self._roster:

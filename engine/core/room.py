@@ -86,11 +86,14 @@ class Room:
         self._look.at_changed(now_s)
         self._roster.note_room(num_voiceless=num_voiceless)
 
-    def is_held_back(self, utterance: Utterance) -> bool:
-        """Whether it does not begin, because its voice is to go for one that others have waited for for longer."""
-        return self._is_held_back(utterance, self._awaited_since_s)
+    @property
+    def speaking(self) -> list[Utterance]:
+        """Utterances that have something to say and may; asked for at every step while a voice waits for room."""
+        awaited_since_s = self._awaited_since_s
+        return [each for each in self._roster if each.clauses and not self._is_held_back(each, awaited_since_s)]
 
     def _is_held_back(self, utterance: Utterance, awaited_since_s: float) -> bool:
+        """Whether it does not begin, because its voice is to go for one that others have waited for for longer."""
         is_later = not utterance.num_started_clauses and utterance.waiting_since_s > awaited_since_s
         return is_later and self._voices.is_leaving(utterance.voice)
 

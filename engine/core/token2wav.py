@@ -139,6 +139,7 @@ class Token2wav:
 
     def leave(self, clause: Clause) -> None:
         """The flow drops the stream from its batch when it is closed; what nobody waits for is not solved further."""
+        self._rests = [each for each in self._rests if each.clause is not clause]
         number, clause.batch = clause.batch, None
         batch = self._batches.get(number) if number is not None else None
         if number is not None and batch is not None:
@@ -184,8 +185,7 @@ class Token2wav:
         return [] if self._rendered else [each.clause for each in self._rests]
 
     def vocode_rests(self) -> None:
-        rests = [each for each in self._rests if each.clause.rendering is each.rendering]
-        self._rests = []
+        rests, self._rests = self._rests, []
         with self._lane.active():
             self._vocode([each.clause for each in rests], [each.job for each in rests])
 

@@ -89,6 +89,21 @@ def test_a_rest_that_fails_ends_its_own_utterance_and_no_other(monkeypatch: pyte
     assert other.pcm == HandDrivenEngine().speak("alone", [TEXT]).pcm
 
 
+def test_a_rest_that_fails_does_not_end_who_made_way_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = HandDrivenEngine()
+    away, broken = begun(engine, "away"), begun(engine, "broken")
+    while len(engine.core._pipeline.token2wav.clauses_with_rests) < 2:
+        assert engine.step()
+    (utterance, _) = engine.core._roster
+    engine.set_aside(utterance)
+    with monkeypatch.context() as patched:
+        patched.setattr(tiny_stages().vocoder, "run", lambda _: 1 / 0)
+        engine.step()
+    assert isinstance(engine.heard[broken].end, Failed)
+    engine.run()
+    assert isinstance(engine.heard[away].end, Done)
+
+
 def test_who_makes_way_between_says_all_of_it_once() -> None:
     engine = HandDrivenEngine()
     utterance_id = begun(engine, "u")

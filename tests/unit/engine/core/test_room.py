@@ -1,8 +1,10 @@
 """Room in the models goes to the most urgent first, and a large clause that waits is not overtaken for ever."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +14,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.policy import Limits
 from voicegate.engine.core.room import Room
+from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.flow.chunking import BatchSize
 
@@ -177,10 +180,25 @@ def test_who_comes_after_one_that_waits_for_a_voices_room_does_not_begin_with_th
     voiceless.voice.flow_prompt.rendered = None
     desk.voices.is_any_leaving = True
     assert desk.admitted() == [first]
-    assert not desk.room.is_held_back(first)
-    assert desk.room.is_held_back(later)
+    assert desk.room.speaking == [first, voiceless]
     voiceless.voice.flow_prompt.rendered = "some blocks"
     assert desk.admitted() == [voiceless, later]
+
+
+def test_who_speaks_is_told_by_one_look_at_each_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(free=3)
+    arrivals = [desk.arrive(1, since_s=float(number)) for number in range(30)]
+    arrivals[0].voice.flow_prompt.rendered = None
+    desk.voices.is_any_leaving = True
+    rounds, whole = [], Roster.__iter__
+
+    def counted(roster: Roster) -> Iterator[Any]:
+        rounds.append(1)
+        return whole(roster)
+
+    monkeypatch.setattr(Roster, "__iter__", counted)
+    assert desk.room.speaking == arrivals[:1]
+    assert len(rounds) == 2
 
 
 def test_who_waits_for_a_voice_has_no_new_request_refused() -> None:
