@@ -138,7 +138,8 @@ class WriterPace:
     @property
     def is_slow(self) -> bool:
         """Whether its words come more slowly than they are said: no speech of them is without gaps."""
-        return self._num_intervals > 1 and self._mean_interval_s > constants.SLOW_S
+        # As if one more interval had been none: two long ones by chance are no habit.
+        return self._num_intervals > 1 and self._intervals_s > constants.SLOW_S * (self._num_intervals + 1)
 
     @property
     def pause_s(self) -> float:
