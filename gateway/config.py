@@ -168,6 +168,18 @@ class GatewayConfig:
     wyoming_zeroconf: str | None = setting(
         None, "name by which Home Assistant finds that port (Zeroconf), such as voicegate; unset: it is not announced"
     )
+    jobs_dir: Path | None = setting(
+        None, "folder for jobs, which are spoken in places that live streams leave free; unset: no jobs are taken"
+    )
+    max_jobs: int = setting(1000, "jobs that have not ended; further ones get HTTP 503", at_least=1)
+    jobs_per_key: int = setting(100, "of those, with one key; further ones get HTTP 429", at_least=1)
+    jobs_text_bytes: int = setting(
+        2 * 1024 * 1024, "UTF-8 bytes of text in one job", at_least=1, at_most=16 * 1024 * 1024
+    )
+    jobs_keep_s: float = setting(604_800.0, "an ended job and its audio are deleted after this long", at_least=1)
+    jobs_spare_bytes: int = setting(
+        1024 * 1024 * 1024, "space on the disk of --jobs-dir that jobs leave free", at_least=0
+    )
     instance: str | None = setting(
         None, "this server's name behind a balancer: sessions' ids begin with it, see --resume-s; unset: none"
     )

@@ -70,6 +70,10 @@ class Access:
         """Whom it let in before."""
         return self._keyring is None or self.current(key) is not None
 
+    def knows(self, name: str) -> bool:
+        """Whether a key of this name is let in."""
+        return self._keyring is None or self._keyring.named(name) is not None
+
     def current(self, key: Key | None) -> Key | None:
         """The key as it is now: what its holders may have can have changed. None: there is none, or none any more."""
         return None if self._keyring is None or key is None else self._keyring.current(key)

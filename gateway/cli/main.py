@@ -8,7 +8,20 @@ from typing import Final, NoReturn
 from voicegate import __version__
 from voicegate.clients.python.errors import GateError
 from voicegate.engine.interface import EngineError
-from voicegate.gateway.cli import bench, build, convert, doctor, keys, say, serve, size, tune_voice, version, voices
+from voicegate.gateway.cli import (
+    bench,
+    build,
+    convert,
+    doctor,
+    jobs,
+    keys,
+    say,
+    serve,
+    size,
+    tune_voice,
+    version,
+    voices,
+)
 from voicegate.gateway.cli.terminal import CommandError, note
 from voicegate.gateway.config_fields import ConfigError
 
@@ -17,7 +30,7 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 
-_COMMANDS: Final = (serve, say, bench, voices, tune_voice, keys, version, doctor, size, convert, build)
+_COMMANDS: Final = (serve, say, jobs, bench, voices, tune_voice, keys, version, doctor, size, convert, build)
 
 
 class _Parser(argparse.ArgumentParser):

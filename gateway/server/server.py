@@ -28,12 +28,14 @@ from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.clones import Clones
 from voicegate.gateway.server.http.enrolment import Enrolment
 from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.jobs.jobs import Jobs
 from voicegate.gateway.server.listener import Listener
 from voicegate.gateway.server.metrics.exporter import Exporter
 from voicegate.gateway.server.reloading import Reloading
 from voicegate.gateway.server.service_manager import ServiceManager
 from voicegate.gateway.server.starting import (
     certificate_of,
+    job_settings_of,
     keyring_of,
     pronunciations_of,
     quota_limits_of,
@@ -101,6 +103,8 @@ class Gateway:
         self._access = Access(keyring_of(config), token_secret_of(config))
         self._voice_names = VoiceNames(config.named_voices)
         enrolment = Enrolment(self._access, is_allowed=config.enrolment, max_voices=config.max_voices)
+        job_settings = job_settings_of(config)
+        self._jobs = None if job_settings is None else Jobs(job_settings, services, self._access, self._may_speak_jobs)
         stage = Stage(
             status=self._status,
             sites=sites_of(config),
@@ -111,6 +115,7 @@ class Gateway:
             max_body_bytes=config.max_message_bytes,
             enrolment=enrolment,
             clones=Clones(engine, enrolment),
+            jobs=self._jobs,
         )
         handler = SocketHandler(stage, self._resumption, lambda: self._info_now, on_greeted=self._catch_up)
         self._listener = Listener(
@@ -181,7 +186,10 @@ class Gateway:
                 engine = tasks.create_task(self._run_engine())
                 stopping = tasks.create_task(stop.wait())
                 watching = tasks.create_task(self._watchdog.run())
+                jobs = None if self._jobs is None else tasks.create_task(self._jobs.run())
                 await asyncio.wait({engine, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if jobs is not None:
+                    jobs.cancel()
                 if not engine.done():
                     draining = tasks.create_task(self._drain())
                     await asyncio.wait({engine, draining}, return_when=asyncio.FIRST_COMPLETED)
@@ -199,6 +207,8 @@ class Gateway:
 
     async def _open_ports(self) -> None:
         """Raises GatewayError; then none is open."""
+        if self._jobs is not None:
+            await self._jobs.open()
         if self._config.metrics_port is not None:
             self.metrics_url = self._exporter.open(self._config.metrics_host, self._config.metrics_port)
         try:
@@ -208,10 +218,15 @@ class Gateway:
                 self.wyoming_port = await self._wyoming.open(self._config.host, self._config.wyoming_port)
             self.url = await self._listener.open()
         except GatewayError:
+            await self._close_jobs()
             await self._wyoming.close()
             await self._agent.close()
             self._exporter.close()
             raise
+
+    async def _close_jobs(self) -> None:
+        if self._jobs is not None:
+            await self._jobs.close()
 
     # --- start --------------------------------------------------------------------------------------------
 
@@ -259,6 +274,9 @@ class Gateway:
         if trouble is not None:
             for conversation in self._conversations:
                 conversation.engine_hangs(trouble)
+
+    def _may_speak_jobs(self) -> bool:
+        return self._phase is Phase.READY and self._watchdog.trouble is None and self._engine.unready_reason is None
 
     @property
     def _conversations(self) -> list[Conversation]:
@@ -323,6 +341,7 @@ class Gateway:
         await self.guests.wait_until_empty(CLOSING_S)
 
     async def _close(self) -> None:
+        await self._close_jobs()
         for guest in self.guests:
             guest.abort()
         await self._agent.close()

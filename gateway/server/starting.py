@@ -14,6 +14,7 @@ from voicegate.gateway.pronunciations import Pronunciations
 from voicegate.gateway.server.entrance.descriptors import file_limits, make_room_for
 from voicegate.gateway.server.entrance.tls import Certificate
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.jobs.settings import JobSettings
 from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits
@@ -66,6 +67,20 @@ def quota_limits_of(config: GatewayConfig) -> QuotaLimits:
         sockets=_room_for_sockets(config.max_sockets),
         contexts=config.max_contexts,
         per_address=Allowance(config.sockets_per_address, config.contexts_per_address, config.utterances_per_address),
+    )
+
+
+def job_settings_of(config: GatewayConfig) -> JobSettings | None:
+    """None: no jobs are taken."""
+    if config.jobs_dir is None:
+        return None
+    return JobSettings(
+        folder=config.jobs_dir,
+        max_jobs=config.max_jobs,
+        per_key=config.jobs_per_key,
+        text_bytes=config.jobs_text_bytes,
+        keep_s=config.jobs_keep_s,
+        spare_bytes=config.jobs_spare_bytes,
     )
 
 

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from voicegate.gateway.server.http.audio_voices import AudioVoices
 from voicegate.gateway.server.http.gatekeeper import OPEN_PATHS, Gatekeeper, methods_at
+from voicegate.gateway.server.http.jobs import JobPages
 from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
 from voicegate.gateway.server.http.pages import KNOWN, Pages, json, missing, no_handshake
@@ -49,6 +50,7 @@ def build_app(stage: Stage) -> ASGIApp:
         *voices.routes,
         *AudioVoices(stage, voices).routes,
         *speech_routes(stage),
+        *JobPages(stage).routes,
         *Tokens(stage).routes,
         *Reading(stage).routes,
         Route("/openapi.json", show_document),

@@ -172,6 +172,11 @@ def admit(request: Request, stage: Stage) -> Owner:
     status = stage.status()
     if status.refusal is not None:
         raise Refused(Problem(ErrorCode.OVERLOADED, status.refusal, status.retry_after_s * 1000))
+    return take_place(request)
+
+
+def take_place(request: Request) -> Owner:
+    """A socket's, whether or not there is room for speech. Raises Refused."""
     visitor = visitor_of(request)
     owner = visitor.admit(request.headers.getlist("X-Forwarded-For"), visitor.key)
     if isinstance(owner, Excess):

@@ -9,6 +9,7 @@ from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.http.clones import Clones
 from voicegate.gateway.server.http.enrolment import Enrolment
+from voicegate.gateway.server.jobs.jobs import Jobs
 from voicegate.gateway.server.status import Status
 from voicegate.gateway.session.voice_names import VoiceNames
 
@@ -24,3 +25,4 @@ class Stage:
     max_body_bytes: int  # of a request that is no upload
     enrolment: Enrolment
     clones: Clones
+    jobs: Jobs | None = None  # None: none are taken

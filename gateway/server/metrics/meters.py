@@ -117,6 +117,9 @@ class Meters:
             ("file",),
             registry=registry,
         )
+        self._jobs = Gauge("voicegate_jobs", "Jobs that have not ended, by state", ("state",), registry=registry)
+        self._job_audio = counter("job_audio_seconds", "Audio of finished parts of jobs")
+        self.show_jobs(queued=0, running=0)
         for each in Return:
             self._returns.labels(each.value)
         for outcome in OUTCOMES:
@@ -194,3 +197,10 @@ class Meters:
     def show_kept_bytes(self, read: Callable[[], int]) -> None:
         """`read` is asked whenever somebody looks, from another thread."""
         self._kept.set_function(read)
+
+    def show_jobs(self, *, queued: int, running: int) -> None:
+        self._jobs.labels("queued").set(queued)
+        self._jobs.labels("running").set(running)
+
+    def note_job_audio(self, audio_s: float) -> None:
+        self._job_audio.inc(audio_s)

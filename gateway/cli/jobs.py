@@ -1,0 +1,186 @@
+"""`voicegate jobs`: texts that a running gateway speaks when it has time, and the files that it makes of them."""
+
+import argparse
+import http.client
+import os
+import ssl
+import sys
+import time
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from voicegate.clients.python.address import key_headers, path_beside, stream_url, tls_for, untrusted
+from voicegate.clients.python.refusal import answered
+from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
+from voicegate.gateway.config import from_environment
+
+_PATH: Final = "/v1/audio/jobs"
+# A text is cut while its request waits: some 10 s for the longest.
+_TIMEOUT_S: Final = 120.0
+_POLL_S: Final = 1.0
+_PIECE_BYTES: Final = 1 << 16
+_FORMATS: Final = ("mp3", "opus", "aac", "flac", "wav", "pcm")
+
+
+class _Job(msgspec.Struct):
+    id: str
+    state: str
+    characters: int
+    characters_done: int
+    seconds: float
+    error: str | None = None
+    ended_at: int | None = None
+
+
+class _Listing(msgspec.Struct):
+    jobs: list[_Job]
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "jobs",
+        help="have long texts spoken that no listener waits for",
+        description="Jobs of a running gateway that has --jobs-dir.",
+        allow_abbrev=False,
+    )
+    actions = parser.add_subparsers(metavar="action", dest="action", required=True)
+    add = actions.add_parser("add", help="add a text; prints the job's id")
+    add.add_argument("file", metavar="FILE", help="in UTF-8; - is stdin")
+    add.add_argument("--voice", help="name of a voice (default: the model's)")
+    add.add_argument("--format", choices=_FORMATS, default="mp3", help="of the audio (default: mp3)")
+    add.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default: 1)")
+    add.add_argument("--seed", type=int, help="makes the same speech again (default: another every time)")
+    add.add_argument("--language", metavar="TAG", help="of the text, such as en-GB")
+    listing = actions.add_parser("list", help="list your jobs, the newest first")
+    show = actions.add_parser("show", help="how a job stands")
+    wait = actions.add_parser("wait", help="wait until a job has ended, with a progress bar")
+    cancel = actions.add_parser("cancel", help="cancel a job; of one that has ended, delete the audio")
+    get = actions.add_parser("get", help="fetch the audio of a job that is done")
+    get.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="the file to write")
+    for action in (show, wait, cancel, get):
+        action.add_argument("id", metavar="ID")
+    runs = {add: _add, listing: _list, show: _show, wait: _wait, cancel: _cancel, get: _get}
+    for action, run in runs.items():
+        action.add_argument("--url", help="of the gateway (default: the one on the default port)")
+        action.add_argument("--api-key", metavar="KEY", help="of it (default: VOICEGATE_API_KEY)")
+        signers = "the authority that signs the gateway's certificate, in PEM"
+        action.add_argument("--ca-file", type=Path, metavar="FILE", help=signers)
+        action.set_defaults(run=run)
+
+
+def _add(options: argparse.Namespace) -> int:
+    try:
+        raw = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise CommandError(f"{options.file} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{options.file} is not UTF-8 ({error.reason} at byte {error.start})") from error
+    fields = {
+        "input": text,
+        "voice": options.voice,
+        "response_format": options.format,
+        "speed": options.speed,
+        "seed": options.seed,
+        "language": options.language,
+    }
+    body = msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
+    say(msgspec.json.decode(_ask(options, "POST", "", body), type=_Job).id)
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    for job in msgspec.json.decode(_ask(options, "GET", ""), type=_Listing).jobs:
+        say(_line(job))
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    say(_line(_job(options)))
+    return 0
+
+
+def _wait(options: argparse.Namespace) -> int:
+    bar = Bar()
+    try:
+        while (job := _job(options)).ended_at is None:
+            bar.draw(job.state, job.characters_done / job.characters)
+            time.sleep(_POLL_S)
+    finally:
+        bar.clear()
+    say(_line(job))
+    return 0 if job.state == "done" else 1
+
+
+def _cancel(options: argparse.Namespace) -> int:
+    _ask(options, "DELETE", f"/{options.id}")
+    return 0
+
+
+def _get(options: argparse.Namespace) -> int:
+    partial = options.output.with_name(f".{options.output.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            _ask(options, "GET", f"/{options.id}/audio", into=file)
+        partial.replace(options.output)
+    except OSError as error:
+        raise CommandError(f"{options.output} cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+    note(f"wrote {options.output}")
+    return 0
+
+
+def _job(options: argparse.Namespace) -> _Job:
+    return msgspec.json.decode(_ask(options, "GET", f"/{options.id}"), type=_Job)
+
+
+def _line(job: _Job) -> str:
+    share = job.characters_done / job.characters
+    line = f"{job.id}  {job.state:<9}  {share:4.0%} of {job.characters} characters, {job.seconds:.0f} s of audio"
+    return line if job.error is None else f"{line}: {job.error}"
+
+
+# --- the gateway ------------------------------------------------------------------------------------------------
+
+
+def _ask(options: argparse.Namespace, method: str, path: str, body: bytes | None = None, *, into: Any = None) -> bytes:
+    """The answer's body, or b"" where it goes `into` a file. Raises CommandError, InvalidInput."""
+    url = options.url or _default_url()
+    parts, tls = urlsplit(stream_url(url)), tls_for(stream_url(url), options.ca_file)
+    host, where = parts.hostname or "", f"{parts.netloc}{path_beside(url, _PATH)}{path}"
+    connection = (
+        http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
+        if tls is None
+        else http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=tls)
+    )
+    try:
+        connection.request(method, path_beside(url, _PATH) + path, body, headers=key_headers(options.api_key))
+        response = connection.getresponse()
+        if response.status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
+            raise CommandError(answered(where, response.status, response.read(), response.reason))
+        if into is None:
+            return response.read()
+        while piece := response.read(_PIECE_BYTES):
+            into.write(piece)
+    except ssl.SSLCertVerificationError as error:
+        raise CommandError(untrusted(where, error)) from error
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise CommandError(f"{where}: no answer ({reason}); is the gateway running?") from error
+    finally:
+        connection.close()
+    return b""
+
+
+def _default_url() -> str:
+    config = from_environment(os.environ)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
+    scheme = "ws" if config.tls_cert is None else "wss"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.port}"

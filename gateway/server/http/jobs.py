@@ -1,0 +1,260 @@
+"""`/v1/audio/jobs`: speech that no listener waits for. What is done of it is in gateway/server/jobs/."""
+
+import asyncio
+import secrets
+import sqlite3
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from voicegate.gateway.server.http.bodies import BodyRefused, read_body
+from voicegate.gateway.server.http.lists import page_size
+from voicegate.gateway.server.http.pages import json, problem
+from voicegate.gateway.server.http.refused import Refused
+from voicegate.gateway.server.http.requests import engine_info, retry_header, take_place
+from voicegate.gateway.server.http.stage import Stage
+from voicegate.gateway.server.http.visitor import visitor_of
+from voicegate.gateway.server.jobs.cutting import Part, parts_of
+from voicegate.gateway.server.jobs.jobs import Jobs
+from voicegate.gateway.server.jobs.live import opening_of, shot_of
+from voicegate.gateway.server.jobs.rendering import rendered
+from voicegate.gateway.server.jobs.settings import JobsFull, NoSpace
+from voicegate.gateway.server.jobs.store import JobRow, State
+from voicegate.gateway.session.opening import find_refusal
+from voicegate.protocol.dialects.one_shot import PlainAudio, Problem, RequestViolation, decode
+from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+
+PATH: Final = "/v1/audio/jobs"
+# A byte of text takes up to three in JSON that is all ASCII; the rest of a body is small.
+_JSON_BYTES_PER_BYTE: Final = 3
+_JSON_OVERHEAD_BYTES: Final = 64 * 1024
+_MAX_INPUTS: Final = 10_000
+_LISTED: Final = 100
+# Until the disk is looked at again, and for jobs to end.
+_RETRY_MS: Final = 10_000
+
+
+class _Asked(Struct):
+    input: str | list[str]
+    webhook: Any = None
+
+
+class JobPages:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._one_cut_at_a_time = asyncio.Lock()
+
+    @property
+    def routes(self) -> list[Route]:
+        return [
+            Route(PATH, self._add, methods=["POST"]),
+            Route(PATH, self._list, methods=["GET"]),
+            Route(f"{PATH}/{{id}}", self._show, methods=["GET"]),
+            Route(f"{PATH}/{{id}}", self._cancel, methods=["DELETE"]),
+            Route(f"{PATH}/{{id}}/audio", self._audio, methods=["GET"]),
+        ]
+
+    # --- requests -----------------------------------------------------------------------------------------
+
+    async def _add(self, request: Request) -> Response:
+        try:
+            row = await self._added(request)
+        except Refused as refused:
+            return _refusal(request, refused)
+        return json(self._described(row), HTTPStatus.ACCEPTED, Location=f"{PATH}/{row.id}")
+
+    async def _list(self, request: Request) -> Response:
+        try:
+            limit = min(page_size(request, "limit"), _LISTED)
+            rows = await self._jobs.archive.ask(lambda store: store.of_owner(_owner_of(request), limit))
+        except Refused as refused:
+            return _refusal(request, refused)
+        return json({"jobs": [self._described(row) for row in rows]})
+
+    async def _show(self, request: Request) -> Response:
+        try:
+            return json(self._described(await self._found(request)))
+        except Refused as refused:
+            return _refusal(request, refused)
+
+    async def _cancel(self, request: Request) -> Response:
+        """One that has ended is taken away, with its audio."""
+        try:
+            row = await self._found(request)
+            if row.ended_s is None:
+                await self._jobs.cancel(row.id)
+                return json(self._described(await self._found(request)))
+            await self._jobs.archive.ask(lambda store: store.remove(row.id))
+        except Refused as refused:
+            return _refusal(request, refused)
+        except (OSError, sqlite3.Error) as error:
+            return _refusal(request, _no_space(str(error)))
+        return json({"id": row.id, "deleted": True})
+
+    async def _audio(self, request: Request) -> Response:
+        try:
+            row = await self._found(request)
+            take_place(request)
+            part, of_input = _number(request, "part"), _number(request, "input")
+            output = shot_of(row.request).output
+            if part is None and of_input is None:
+                path = await self._jobs.archive.ask(lambda store: store.whole(row.id))
+                if row.state is not State.DONE:
+                    raise _unready(f"job {row.id} is {row.state.value}, not done; `part` asks for a part that is")
+                return FileResponse(path, media_type=output.content_type, headers={"Cache-Control": "no-store"})
+            files = await self._jobs.archive.ask(lambda store: store.files(row.id, part=part, of_input=of_input))
+            if files is None:
+                raise _unready(f"not all of it is made yet; job {row.id} is {row.state.value}")
+            if not files:
+                raise _unknown(f"job {row.id} has no such part; it has {row.parts} of {row.inputs} inputs, from 0 on")
+        except Refused as refused:
+            return _refusal(request, refused)
+        audio = await asyncio.to_thread(lambda: b"".join(rendered(files, output, pre_skip_48k=row.pre_skip)))
+        return Response(audio, media_type=output.content_type, headers={"Cache-Control": "no-store"})
+
+    # --- what they need -----------------------------------------------------------------------------------
+
+    @property
+    def _jobs(self) -> Jobs:
+        """Raises Refused."""
+        if self._stage.jobs is None:
+            text = "this server keeps no jobs: its operator has set no --jobs-dir"
+            raise Refused(Problem(ErrorCode.UNSUPPORTED, text), HTTPStatus.NOT_IMPLEMENTED)
+        return self._stage.jobs
+
+    async def _found(self, request: Request) -> JobRow:
+        """A job of the caller's. Raises Refused."""
+        job_id = request.path_params["id"]
+        row = await self._jobs.archive.ask(lambda store: store.get(job_id))
+        if row is None or row.owner != _owner_of(request):
+            raise _unknown(f"no job {job_id[:80]!r}; GET {PATH} lists yours")
+        return row
+
+    async def _added(self, request: Request) -> JobRow:
+        """Raises Refused, and Starlette's ClientDisconnect."""
+        jobs, max_bytes = self._jobs, self._jobs.settings.text_bytes
+        owner = take_place(request)
+        try:
+            jobs.check_room(_owner_of(request))
+            body = await read_body(request, max_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES)
+            inputs, rest = _read(body, max_bytes)
+            row, parts = await self._planned(request, inputs, rest)
+            if not self._stage.access.still_admits(owner.key):  # it may have been taken back meanwhile
+                raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
+            await jobs.add(row, parts)
+        except BodyRefused as refused:
+            raise Refused(Problem(ErrorCode.BAD_MESSAGE, str(refused)), refused.status) from refused
+        except ProtocolViolation as violation:
+            field = violation.field if isinstance(violation, RequestViolation) else None
+            raise Refused(Problem(violation.code, violation.message, field=field)) from violation
+        except JobsFull as full:
+            code = ErrorCode.RATE_LIMITED if full.is_of_key else ErrorCode.OVERLOADED
+            raise Refused(Problem(code, str(full), _RETRY_MS)) from full
+        except NoSpace as error:
+            raise _no_space(str(error)) from error
+        return row
+
+    async def _planned(
+        self, request: Request, inputs: Sequence[str], rest: dict[str, object]
+    ) -> tuple[JobRow, list[Part]]:
+        """Raises Refused, ProtocolViolation."""
+        info, shot = engine_info(self._stage), shot_of(orjson.dumps(rest))
+        if not isinstance(shot.framing, PlainAudio):
+            raise RequestViolation("a job makes files: leave stream and stream_format out", "stream_format")
+        if shot.reference is not None:
+            raise RequestViolation("a job takes no recording: make a voice of it, and name that", "ref_audio")
+        voice = self._stage.voice_names.resolve(shot.voice, info)
+        opening = opening_of(shot, voice, info)
+        if (refusal := find_refusal(opening, info)) is not None:
+            raise Refused(Problem(refusal.code, refusal.message))
+        language = opening.language or info.languages[0]
+        async with self._one_cut_at_a_time:
+            parts = await asyncio.to_thread(parts_of, inputs, language, has_breaks=shot.is_normalized)
+        if not parts:
+            raise RequestViolation("input has nothing to say", "input")
+        row = JobRow(
+            id=secrets.token_hex(12),
+            owner=_owner_of(request),
+            request=orjson.dumps({**rest, "voice": voice}),  # whatever aliases mean later
+            state=State.QUEUED,
+            created_s=time.time(),
+            pre_skip=info.pre_skip_48k,
+            inputs=len(inputs),
+            parts=len(parts),
+            characters=sum(len(part.text) for part in parts),
+        )
+        return row, parts
+
+    def _described(self, row: JobRow) -> dict[str, object]:
+        keep_s = self._jobs.settings.keep_s
+        return {
+            "id": row.id,
+            "state": row.state.value,
+            "error": row.error,
+            "inputs": row.inputs,
+            "parts": row.parts,
+            "parts_done": row.parts_done,
+            "parts_truncated": row.truncated,
+            "characters": row.characters,
+            "characters_done": row.characters_done,
+            "seconds": row.audio_ms / 1000,
+            "created_at": int(row.created_s),
+            "ended_at": None if row.ended_s is None else int(row.ended_s),
+            "expires_at": None if row.ended_s is None else int(row.ended_s + keep_s),
+        }
+
+
+def _owner_of(request: Request) -> str:
+    """The key's name; a token is its key's. Empty where none is asked for."""
+    key = visitor_of(request).key
+    return "" if key is None else key.name
+
+
+def _read(body: bytes, max_bytes: int) -> tuple[list[str], dict[str, object]]:
+    """Its texts, and the body without them. Raises RequestViolation."""
+    asked = decode(body, _Asked)
+    if asked.webhook is not None:
+        raise RequestViolation(f"webhooks are not offered: ask GET {PATH}/ID for the job's state", "webhook")
+    inputs = [asked.input] if isinstance(asked.input, str) else asked.input
+    if len(inputs) > _MAX_INPUTS:
+        raise RequestViolation(f"input has {len(inputs)} texts; a job takes {_MAX_INPUTS}", "input")
+    if (num_bytes := sum(len(text.encode()) for text in inputs)) > max_bytes:
+        raise RequestViolation(f"input has {num_bytes} bytes of text; a job takes {max_bytes}", "input")
+    if (blank := next((number for number, text in enumerate(inputs) if not text.strip()), None)) is not None:
+        raise RequestViolation(f"input {blank} has nothing to say", "input")
+    return inputs, {**orjson.loads(body), "input": ""}
+
+
+def _number(request: Request, name: str) -> int | None:
+    """Raises Refused."""
+    asked = request.query_params.get(name)
+    if asked is None:
+        return None
+    if not (asked.isdecimal() and asked.isascii() and len(asked) < 10):
+        raise Refused(Problem(ErrorCode.BAD_MESSAGE, f"{name} must be a number from 0 on", field=name))
+    return int(asked)
+
+
+def _unknown(text: str) -> Refused:
+    return Refused(Problem(ErrorCode.BAD_MESSAGE, text, own_name="not_found"), HTTPStatus.NOT_FOUND)
+
+
+def _unready(text: str) -> Refused:
+    return Refused(Problem(ErrorCode.BAD_MESSAGE, text, own_name="not_ready"), HTTPStatus.CONFLICT)
+
+
+def _no_space(text: str) -> Refused:
+    return Refused(Problem(ErrorCode.OVERLOADED, text, _RETRY_MS, own_name="no_space"), HTTPStatus.INSUFFICIENT_STORAGE)
+
+
+def _refusal(request: Request, refused: Refused) -> Response:
+    told = refused.problem
+    name = told.own_name or told.code.value
+    return problem(request, refused.status, name, told.message, field=told.field, **retry_header(told))

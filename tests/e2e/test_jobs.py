@@ -1,0 +1,114 @@
+"""A job over kills of its server: a real process with the tiny model, and kill -9. Also the command line's jobs."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+
+from tests.support.patience import PATIENCE_S
+
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog.",
+    "A stitch in time saves nine.",
+    "She sells sea shells by the sea shore.",
+    "All that glitters is not gold.",
+    "A rolling stone gathers no moss.",
+    "Better late than never.",
+]
+# In steps of 16 bits. Other parts beside one in a batch change how its sums are rounded, and not what is heard.
+TOLERANCE = 100
+
+
+@contextlib.asynccontextmanager
+async def server(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    words = ("serve", "--port", "0", "--jobs-dir", str(folder), "--log-format", "json", "--device", "cpu")
+    words = (*words, "--max-utterances", "2")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "voicegate", *words, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
+    )
+    assert process.stderr is not None
+    try:
+        lines: list[dict[str, Any]] = []
+        async with asyncio.timeout(PATIENCE_S * 4):
+            while not lines or lines[-1]["event"] != "ready":
+                line = await process.stderr.readline()
+                assert line, lines
+                if line.startswith(b"{"):
+                    lines.append(json.loads(line))
+        (url,) = [line["url"] for line in lines if line["event"] == "listening"]
+        yield process, url
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGKILL)
+        await process.communicate()
+
+
+async def jobs(*words: str, stdin: bytes = b"") -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "voicegate", "jobs", *words),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "VOICEGATE_API_KEY": ""},
+    )
+    async with asyncio.timeout(PATIENCE_S * 8):
+        out, _ = await process.communicate(stdin)
+    return process.returncode or 0, out.decode().strip()
+
+
+async def add(url: str) -> str:
+    body = {"input": TEXTS, "seed": 7, "response_format": "pcm"}
+    async with httpx.AsyncClient(timeout=PATIENCE_S) as client:
+        answer = await client.post(f"http://{urlsplit(url).netloc}/v1/audio/jobs", json=body)
+    return str(answer.json()["id"])
+
+
+async def until_parts(folder: Path, job: str, number: int) -> set[str]:
+    """Files of finished parts."""
+    async with asyncio.timeout(PATIENCE_S * 8):
+        while True:
+            found = {path.name for path in (folder / job).iterdir() if path.name.isdecimal()}
+            if len(found) >= number:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def audio_of(url: str, job: str, file: Path) -> npt.NDArray[np.int32]:
+    status, line = await jobs("wait", job, "--url", url)
+    assert (status, line.split()[1:3]) == (0, ["done", "100%"])
+    status, _ = await jobs("get", job, "-o", str(file), "--url", url)
+    assert status == 0
+    return np.fromfile(file, "<i2").astype(np.int32)
+
+
+async def test_a_job_goes_on_after_kills_and_sounds_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs"
+    async with server(folder) as (_, url):
+        undisturbed = await audio_of(url, await add(url), tmp_path / "one.pcm")
+        job = await add(url)
+        before = await until_parts(folder, job, 1)
+    written = {name: (folder / job / name).stat().st_mtime_ns for name in before}
+    async with server(folder) as (_, url):
+        await until_parts(folder, job, 3)
+    async with server(folder) as (_, url):
+        audio = await audio_of(url, job, tmp_path / "two.pcm")
+        assert audio.shape == undisturbed.shape
+        assert np.abs(audio - undisturbed).max() < TOLERANCE
+        assert {name: (folder / job / name).stat().st_mtime_ns for name in written} == written, "none is made twice"
+        status, second = await jobs("add", "-", "--format", "wav", "--url", url, stdin=b"One more.")
+        assert (status, len(second)) == (0, len(job))
+        await audio_of(url, second, tmp_path / "three.wav")
+        status, listed = await jobs("list", "--url", url)
+        assert (status, [line.split()[0] for line in listed.splitlines()[:2]]) == (0, [second, job])
+        assert (await jobs("cancel", job, "--url", url))[0] == 0
+        assert (await jobs("show", job, "--url", url))[0] == 1
+    assert not (folder / job).exists()
