@@ -53,6 +53,15 @@ case $wanted in *" latency-$card "*) # for docs/images/latency.svg; 10 minutes, 
         --duration-s 5 --json "$out/latency-$card.json" --html "$out/latency-$card.html" --log "$out/latency-$card.log"
     ;;
 esac
+case $wanted in *" peers-$card "*) # vLLM-Omni's packages are in PEERS. Killed by a limit, it goes on when called again
+    [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
+        "$python" -u -m voicegate.bench.full_size engine-dir "$natural" --natural
+    [ -f "$model-upstream/reference.json" ] || part engine-dir-upstream 120 \
+        "$python" -u -m voicegate.bench.peers.generated "$model-upstream"
+    part peers-$card 1200 "$python" -u -m voicegate.bench.peers --packages "${PEERS:?directory with packages of vLLM-Omni}" \
+        --peer-model "$model-upstream" --model "$natural" --json "$out/peers-$card.json" --logs "$out"
+    ;;
+esac
 measured voicegate.bench.engine engine-$card 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
     --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
 part gpu-tests 600 "$python" -u -m voicegate.bench.gpu_tests "$out/gpu-tests-$card.txt"

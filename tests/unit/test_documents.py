@@ -63,3 +63,13 @@ def test_no_page_for_operators_is_long() -> None:
     sizes = {page.name: page.stat().st_size for page in PAGES}
     assert len(sizes) > 8
     assert max(sizes.values()) <= 15_000, sizes
+
+
+def test_every_page_that_names_tensorrt_says_that_it_was_not_executed() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    naming = [page for page in pages if "TensorRT" in page.read_text()]
+    silent = [
+        page.name for page in naming if "Neither TensorRT nor TensorRT-LLM was executed here" not in page.read_text()
+    ]
+    assert naming
+    assert silent == []

@@ -1,0 +1,180 @@
+"""A peer and voicegate in turn on one card, both warm, with the same weights, texts and loads.
+
+    python -m voicegate.bench.peers --packages DIR --peer-model SRC --model DST --json FILE [--fixes DIR --fix NAME ...]
+
+DIR has vLLM-Omni and what it needs beside this environment's torch, as `pip install --target` leaves it. SRC is a
+checkpoint in upstream's layout with a reference.json; DST is the same, converted. Generated ones:
+`python -m voicegate.bench.peers.generated SRC` and `python -m voicegate.bench.full_size engine-dir DST --natural`.
+Every load is saved when it is over, and a later run with that FILE goes on from there.
+Upstream's own classes are left out: they come as a repository, not as packages.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import torch
+
+from voicegate.bench import environment, results_file, socket
+from voicegate.bench.peers import report, vllm_omni
+from voicegate.bench.plain.llm import PlainLlmKind
+from voicegate.bench.plain.system import PlainSpeaker, measure
+from voicegate.clients.bench import table
+from voicegate.clients.bench.client_run import BenchFailed
+from voicegate.clients.bench.plan import Target
+from voicegate.clients.bench.scenario import parse
+from voicegate.clients.bench.schedule import Settings
+from voicegate.clients.bench.sentences import ENGLISH
+from voicegate.clients.bench.session import Bench
+
+LOADS: Final = ("closed:1", "closed:2", "closed:4", "closed:16", "closed:64")
+_WARM_LOADS: Final = ("closed:1", "closed:4")
+_WARM_S: Final = 5.0
+_MAX_CLAUSE_TOKENS: Final = 750  # as shipped
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`start` takes a log, and gives address, process id and seconds until it was ready."""
+
+    start: Callable[[Path], AbstractContextManager[tuple[str, int, float]]]
+    dialect: str
+    voice: str
+    settings: Mapping[str, Any]
+
+
+def servers_of(options: argparse.Namespace) -> dict[str, Server]:
+    """Those that speak over sockets. Raises OSError and ValueError for files that are missing or wrong."""
+    reference = options.peer_model / "reference.json"
+    voice = msgspec.json.decode(reference.read_bytes(), type=vllm_omni.Reference).voice
+    variants = {"vllm-omni": vllm_omni.Variant(options.packages, options.peer_model, talker_dtype="float32")}
+    if options.fixes is not None:
+        variants["vllm-omni-fixed"] = vllm_omni.Variant(
+            options.packages, options.peer_model, fixes=options.fixes, fix_names=tuple(options.fix)
+        )
+    servers = {
+        name: Server(partial(vllm_omni.serving, variant), "vllm-omni", vllm_omni.VOICE, variant.settings())
+        for name, variant in variants.items()
+    }
+    return servers | {report.OURS: Server(partial(socket.serving, options.model, []), "native", voice, {})}
+
+
+class Kept:
+    """The result file, which a later run goes on with."""
+
+    def __init__(self, path: Path, conditions: Mapping[str, Any]) -> None:
+        """Raises ValueError where the file is of other loads, or of another card."""
+        self._path = path
+        here = {**conditions, "gpu": environment.describe()["gpu"]}
+        self.report: dict[str, Any] = {"conditions": here, "servers": {}}
+        if path.exists():
+            self.report = json.loads(path.read_text())
+        if (found := self.report["conditions"]) != here:
+            raise ValueError(f"{path} is of {found}, not of {here}: name another --json")
+
+    def server(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+        kept: dict[str, Any] = self.report["servers"].setdefault(name, {"loads": {}})
+        if not kept["loads"]:
+            kept.clear()
+            kept.update(environment=environment.describe(), settings=dict(settings), loads={})
+        kept.pop("failed", None)
+        return kept
+
+    def save(self) -> None:
+        results_file.save(self.report, self._path)
+
+
+async def _measure(server: Server, url: str, pid: int, kept: Kept, rows: dict[str, Any], settings: Settings) -> None:
+    """Load after load; after one at which nobody heard anything the others are left out."""
+    target, spoken = Target(url, dialect=server.dialect), replace(settings, voices=(server.voice,))
+    for load in _WARM_LOADS:
+        await Bench(target, replace(spoken, duration_s=_WARM_S)).measure(parse(load))
+    bench, silent = Bench(target, spoken, server_pid=pid), ""
+    print(table.heading(), flush=True)
+    for scenario in map(parse, kept.report["conditions"]["loads"]):
+        name = str(scenario)
+        if name in rows:
+            continue
+        try:
+            rows[name] = {"failed": f"left out after {silent}"} if silent else await bench.measure(scenario)
+        except BenchFailed as error:
+            rows[name] = {"failed": str(error)}
+        kept.save()
+        silent = silent or ("" if rows[name].get("audio_s") else name)
+        print("\n".join(table.lines(name, rows[name]) if "failed" not in rows[name] else [f"{name}: {rows[name]}"]))
+
+
+def measure_server(name: str, server: Server, kept: Kept, settings: Settings, logs: Path) -> None:
+    """Starts it, warms it, measures the loads that the file lacks; a failure is told and kept."""
+    result = kept.server(name, server.settings)
+    if all(str(parse(load)) in result["loads"] for load in kept.report["conditions"]["loads"]):
+        return
+    try:
+        with server.start(logs / f"{name}.log") as (url, pid, start_s):
+            print(f"{name}: ready after {start_s:.0f} s", flush=True)
+            result["start_s"] = round(start_s, 1)
+            asyncio.run(_measure(server, url, pid, kept, result["loads"], settings))
+    except (BenchFailed, RuntimeError, OSError) as error:
+        result["failed"] = str(error)
+        print(f"{name}: {error}", flush=True)
+    kept.save()
+
+
+def measure_plain(model: Path, voice: str, kept: Kept) -> None:
+    """Hugging Face's decoder with the reference's schedule (bench/plain), in this process, without sockets."""
+    dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
+    result = kept.server(report.PLAIN, {"dtype": str(dtype)})
+    try:
+        speaker = PlainSpeaker(model, device="auto", dtype=dtype, max_clause_tokens=_MAX_CLAUSE_TOKENS)
+        llm = speaker.load_llm(PlainLlmKind.TRANSFORMERS)
+        result["figures"] = measure(speaker, llm, ENGLISH.short[:5], ENGLISH.sentences[:1], [voice])
+    except (ImportError, ValueError, RuntimeError, OSError) as error:
+        result["failed"] = str(error)
+        print(f"{report.PLAIN}: {error}", flush=True)
+    kept.save()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--packages", type=Path, required=True, metavar="DIR", help="of the peer")
+    parser.add_argument("--peer-model", type=Path, required=True, metavar="SRC", help="upstream's layout")
+    parser.add_argument("--model", type=Path, required=True, metavar="DST", help="the same, converted")
+    parser.add_argument("--fixes", type=Path, metavar="DIR", help="in front of the packages, as vllm-omni-fixed")
+    parser.add_argument("--fix", action="append", default=[], metavar="NAME", help="what --fixes mends; once for each")
+    parser.add_argument("--servers", nargs="+", metavar="NAME", help="(default: all)")
+    parser.add_argument("--loads", nargs="+", default=list(LOADS))
+    parser.add_argument("--duration-s", type=float, default=20.0, help="of each load (default: 20)")
+    parser.add_argument("--json", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--logs", type=Path, default=Path("build/bench-peers"), metavar="DIR")
+    options = parser.parse_args(arguments)
+    if (options.fixes is None) is not (not options.fix):
+        parser.error("--fixes and --fix go together: the table says what was mended")
+    settings = Settings(duration_s=options.duration_s)
+    try:
+        servers = servers_of(options)
+        kept = Kept(options.json, {"loads": options.loads, **settings.conditions()})
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    names = options.servers or [*servers, report.PLAIN]
+    if unknown := sorted(set(names) - {*servers, report.PLAIN}):
+        parser.error(f"no server {', '.join(unknown)}; there are {', '.join((*servers, report.PLAIN))}")
+    for name in names:
+        if name in servers:
+            measure_server(name, servers[name], kept, settings, options.logs)
+        elif "figures" not in kept.report["servers"].get(report.PLAIN, {}):
+            measure_plain(options.model, servers[report.OURS].voice, kept)
+    print("\n".join(report.lines(kept.report)), flush=True)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a limit of time: servers end with this process
+    main()

@@ -1,0 +1,160 @@
+"""vLLM-Omni as its own documents start it and speak to it. Its packages are a directory's, not this environment's.
+
+Facts of 0.26: `vllm serve MODEL --omni` with its CosyVoice3 example's flags; `/health`; voices by `/v1/audio/voices`.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+VOICE: Final = "reference"  # name of the uploaded voice
+# Without network, flashinfer and TensorRT it does not start otherwise. The caller's environment wins.
+ENVIRONMENT: Final = {
+    "COSYVOICE3_TRT": "0",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+}
+_DEPLOY: Final = Path("vllm_omni", "deploy", "cosyvoice3.yaml")
+_TALKER: Final = 0  # stage of the speech LLM
+_START_LIMIT_S: Final = 420.0  # 151 to 178 s were seen on an H200
+_STOP_LIMIT_S: Final = 20.0
+_ANSWER_S: Final = 60.0
+_POLL_S: Final = 0.2
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """reference.json of a peer's model: the recording that it gets, and the name of that voice in ours."""
+
+    audio: str  # beside the file
+    transcript: str  # as the peer takes it, with an instruction in front
+    voice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to run it. `fixes`: a directory in front of its packages, such as one with a sitecustomize.py."""
+
+    packages: Path
+    model: Path
+    talker_dtype: str | None = None  # None: as published
+    fixes: Path | None = None
+    fix_names: tuple[str, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """For the result file. Raises OSError."""
+        versions = {each.name.lower(): each.version for each in metadata.distributions(path=[str(self.packages)])}
+        return {
+            "versions": {name: versions.get(name) for name in ("vllm", "vllm-omni")},
+            "deploy": self.deploy(),
+            "environment": {name: self.environment()[name] for name in ENVIRONMENT},
+            "fixes": list(self.fix_names),
+        }
+
+    def deploy(self) -> dict[str, Any]:
+        """Its recommended file, with the talker's dtype where one was chosen. Raises OSError."""
+        deploy: dict[str, Any] = yaml.safe_load((self.packages / _DEPLOY).read_text(encoding="utf-8"))
+        if self.talker_dtype is not None:
+            next(stage for stage in deploy["stages"] if stage["stage_id"] == _TALKER)["dtype"] = self.talker_dtype
+        return deploy
+
+    def environment(self) -> dict[str, str]:
+        paths = [str(path.resolve()) for path in (self.fixes, self.packages) if path is not None]
+        return {**ENVIRONMENT, **os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+@contextmanager
+def serving(variant: Variant, log: Path) -> Iterator[tuple[str, int, float]]:
+    """Its address, process id, and seconds until it was ready with its voice. Raises RuntimeError, OSError."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    deploy = log.with_suffix(".deploy.yaml")
+    deploy.write_text(yaml.safe_dump(variant.deploy(), sort_keys=False), encoding="utf-8")
+    url = f"http://127.0.0.1:{_free_port()}"
+    began_s = time.monotonic()
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            _command(variant, deploy, port=url.rpartition(":")[2]),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=variant.environment(),
+            start_new_session=True,  # its engines are processes of their own, which end with it or not
+        )
+    try:
+        _wait_until_ready(process, url, log)
+        _upload(url, variant.model)
+        yield url, process.pid, time.monotonic() - began_s
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_LIMIT_S)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _command(variant: Variant, deploy: Path, *, port: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "vllm_omni.entrypoints.cli.main", "serve", str(variant.model), "--omni"),
+        *("--tokenizer", str(variant.model / "CosyVoice-BlankEN"), "--deploy-config", str(deploy)),
+        *("--host", "127.0.0.1", "--port", port, "--trust-remote-code"),
+        *("--stage-init-timeout", "900", "--init-timeout", "1200"),
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+    end_s = time.monotonic() + _START_LIMIT_S
+    while time.monotonic() < end_s and process.poll() is None:
+        with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=_ANSWER_S):
+            return
+        time.sleep(_POLL_S)
+    raise RuntimeError(f"the peer did not start (status {process.poll()}):\n{log.read_text()[-2000:]}")
+
+
+def _upload(url: str, model: Path) -> None:
+    """The form of its documents."""
+    told = msgspec.json.decode((model / "reference.json").read_bytes(), type=Reference)
+    fields = {"name": VOICE, "consent": "bench", "ref_text": told.transcript}
+    boundary = uuid.uuid4().hex
+    request = urllib.request.Request(
+        f"{url}/v1/audio/voices",
+        data=_form(fields, (model / told.audio).read_bytes(), boundary),
+        headers={"Content-Type": f"multipart/form-data; boundary={boundary}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
+            body = answer.read()
+    except urllib.error.HTTPError as error:
+        raise RuntimeError(f"the peer took no voice: {error.code} {error.read()[:500]!r}") from error
+    if not json.loads(body).get("success"):
+        raise RuntimeError(f"the peer took no voice: {body[:500]!r}")
+
+
+def _form(fields: Mapping[str, str], audio: bytes, boundary: str) -> bytes:
+    head = f"--{boundary}\r\nContent-Disposition: form-data; name="
+    texts = "".join(f'{head}"{name}"\r\n\r\n{value}\r\n' for name, value in fields.items())
+    file = f'{head}"audio_sample"; filename="reference.wav"\r\nContent-Type: audio/wav\r\n\r\n'
+    return (texts + file).encode() + audio + f"\r\n--{boundary}--\r\n".encode()
