@@ -5,8 +5,8 @@ Single-threaded and without a clock of its own: `worker` drives it in a thread, 
 events.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import structlog
@@ -106,18 +106,21 @@ class EngineCore:
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
         if (utterance := self._roster.named(utterance_id)) is not None:
-            with self._changing_text(utterance):
+            with self._guarding.change_of(utterance):
                 utterance.push(text, self._clock())
+                self._roster.note_text(utterance)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
         if (utterance := self._roster.named(utterance_id)) is not None:
-            with self._changing_text(utterance):
+            with self._guarding.change_of(utterance):
                 utterance.flush(flush_id, self._clock())
+                self._roster.note_text(utterance)
 
     def end_text(self, utterance_id: UtteranceId) -> None:
         if (utterance := self._roster.named(utterance_id)) is not None:
-            with self._changing_text(utterance):
+            with self._guarding.change_of(utterance):
                 utterance.end(self._clock())
+                self._roster.note_text(utterance)
 
     def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
         if (utterance := self._roster.named(utterance_id)) is not None:
@@ -163,13 +166,6 @@ class EngineCore:
         for utterance in self._roster:
             self._guarding.fail(utterance, message)
 
-    @contextmanager
-    def _changing_text(self, utterance: Utterance) -> Iterator[None]:
-        """Some comes, or is read: it is read on before the next look."""
-        with self._guarding.change_of(utterance):
-            yield
-            self._roster.note_text(utterance)
-
     # --- the loop ---------------------------------------------------------------------------------------------
 
     def step(self) -> Decision:
@@ -214,9 +210,10 @@ class EngineCore:
                 feed = utterance.feed
                 for _ in range(constants.FIRST_BITES if is_lacking else 1):
                     begun_s = self._clock()
-                    with self._changing_text(utterance):
+                    with self._guarding.change_of(utterance):
                         utterance.read(begun_s)
                         self._speaking.take_text(utterance)
+                        self._roster.note_text(utterance)
                     spent_s += self._clock() - begun_s
                     is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < constants.FIRST_BITES
                     if spent_s > (constants.FIRST_READING_S if is_quick else constants.READING_S):
