@@ -52,6 +52,16 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def named_device(name: str) -> torch.device:
+    """A device of a layout: cpu, or cuda:N. Raises EngineError for a GPU that is not there."""
+    device = torch.device(name)
+    if device.type == "cuda":
+        num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if device.index >= num_gpus:
+            raise EngineError(f"there is no {name}: torch sees {num_gpus} GPUs, counted from 0")
+    return device
+
+
 def layout_of(config: EngineConfig) -> "Layout | None":
     """A layout that places the models on several devices, where that is asked for; None: all are on one."""
     if config.llm_device is None:

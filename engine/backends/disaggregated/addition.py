@@ -33,7 +33,7 @@ from voicegate.engine.load.build import (
     started,
     with_room,
 )
-from voicegate.engine.load.devices import Device, free_gpu_bytes, gpu_of, opened, resolved_for_cpu
+from voicegate.engine.load.devices import Device, free_gpu_bytes, gpu_of, named_device, opened, resolved_for_cpu
 from voicegate.engine.load.llm import load_llm
 from voicegate.engine.load.memory import GpuMemory, check_room, gpu_memory
 from voicegate.engine.load.progress import SILENT, Progress
@@ -179,12 +179,7 @@ def _for_all(config: EngineConfig) -> EngineConfig:
 
 def _named(config: EngineConfig) -> list[torch.device]:
     """The LLM's device, then each token2wav's. Raises EngineError for a GPU that is not there."""
-    devices = [torch.device(name) for name in devices_of(config)]
-    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    for device in devices:
-        if device.type == "cuda" and device.index >= num_gpus:
-            raise EngineError(f"there is no {device}: torch sees {num_gpus} GPUs, counted from 0")
-    return devices
+    return [named_device(name) for name in devices_of(config)]
 
 
 @contextmanager

@@ -82,8 +82,8 @@ def _checked(config: EngineConfig, model: ModelConfig, device: torch.device) -> 
         raise EngineError("--llm-backend vllm needs a GPU; on a CPU use torch, or auto")
     if device.index:
         raise EngineError(
-            f"vLLM runs on the first GPU that it sees, and the engine is on {device}: "
-            f"start with CUDA_VISIBLE_DEVICES={device.index}"
+            f"vLLM runs on the first GPU, not on {device}: use llm_device cuda:0 "
+            "(CUDA_VISIBLE_DEVICES says which GPU that is)"
         )
     try:
         version = importlib.metadata.version("vllm")

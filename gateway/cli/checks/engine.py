@@ -137,17 +137,15 @@ def check_llm_addition(config: GatewayConfig) -> Finding:
     if config.merged_hf_dir is None:
         return Finding(Level.FAIL, subject, "it needs a checkpoint: --merged-hf-dir")
     try:
-        import torch  # noqa: PLC0415 - as above
-
-        from voicegate.engine.interface import EngineError  # noqa: PLC0415
-        from voicegate.engine.load.devices import choose_device  # noqa: PLC0415
+        from voicegate.engine.interface import EngineError  # noqa: PLC0415 - as above
+        from voicegate.engine.load.devices import choose_device, named_device  # noqa: PLC0415
         from voicegate.engine.load.llm import llm_addition  # noqa: PLC0415
         from voicegate.gateway.cli.engine_settings import engine_config  # noqa: PLC0415
     except (ImportError, OSError) as error:
         return _not_importable(Level.FAIL, "engine", error)
     try:
         wanted, model = engine_config(config), check_config(config.found_model_dir())
-        device = choose_device(wanted.device) if wanted.llm_device is None else torch.device(wanted.llm_device)
+        device = choose_device(wanted.device) if wanted.llm_device is None else named_device(wanted.llm_device)
         described = llm_addition(config.llm_backend).check(wanted, model, device)
     except (EngineError, ConfigError, UnfitFile, ValueError, RuntimeError) as error:
         return Finding(Level.FAIL, subject, str(error).partition("\n")[0])

@@ -153,6 +153,17 @@ def test_what_a_start_with_tensorrt_llm_would_refuse(
     assert (found.level, message in found.text) == (Level.FAIL, True), found
 
 
+@pytest.mark.parametrize("backend", ["tensorrt-llm", "vllm"])
+def test_an_llm_of_others_is_not_looked_for_on_a_gpu_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("importlib.metadata.version", lambda _: {"vllm": "0.26.0", "tensorrt-llm": "1.2.1"}[backend])
+    monkeypatch.setattr("voicegate.engine.backends.legged.merged.read_vocabulary", lambda *_: None)
+    found = check_llm_addition(replace(APART, llm_backend=backend, merged_hf_dir=tmp_path))
+    assert (found.level, found.text) == (Level.FAIL, "there is no cuda:0: torch sees 0 GPUs, counted from 0")
+
+
 @pytest.mark.parametrize("part", ["vocoder", "flow"])
 def test_tensorrts_engines_are_looked_at_where_they_are_chosen_or_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: str

@@ -95,11 +95,11 @@ def test_a_version_that_is_not_known_and_one_that_is(standin: Standin, config: E
 
 
 def test_without_the_package_or_a_gpu(config: EngineConfig) -> None:
-    with pytest.raises(EngineError, match=r"vllm is not installed: pip install 'voicegate\[vllm\]'"):
+    with pytest.raises(EngineError, match=r"vllm is not installed: pip install 'voicegate-tts\[vllm\]'"):
         load(config)
     with pytest.raises(EngineError, match="--llm-backend vllm needs a GPU"):
         load(config, Device(torch.device("cpu"), HOST_LANE, HOST_LANE))
-    with pytest.raises(EngineError, match="vLLM runs on the first GPU that it sees, and the engine is on cuda:1"):
+    with pytest.raises(EngineError, match="vLLM runs on the first GPU, not on cuda:1: use llm_device cuda:0"):
         load(config, Device(torch.device("cuda", 1), HOST_LANE, HOST_LANE))
 
 
