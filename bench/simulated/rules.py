@@ -1,6 +1,5 @@
 """Rules of the engine that can be switched off, one at a time: a rule that wins nothing goes (docs/adr/0025)."""
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
@@ -19,7 +18,7 @@ RULES: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
     "buffered-steps": ((constants, "BUFFERED_STEP_EVERY", 1),),  # docs/adr/0009
     "underrun-share": ((constants, "UNDERRUN_SHARE", 0.0),),  # docs/adr/0006
     "hold-back": ((Pipeline, "tell_after", _no_hint),),  # docs/adr/0009
-    "light-guard": ((constants, "LIGHT_GUARD_S", math.inf),),  # docs/adr/0007
+    "light-guard": ((constants, "LIGHT_GUARD_S", constants.GUARD_S),),  # docs/adr/0007
     "taken-along": ((constants, "BUSY_SHARE", 0.0),),  # docs/adr/0009
 }
 

@@ -105,10 +105,6 @@ class Clause:
         return len(self.tokens) - self.num_rendered_tokens
 
     @property
-    def utterance_key(self) -> int:
-        return self.listing.key
-
-    @property
     def is_unheard(self) -> bool:
         """It has words, and no sound so far."""
         return self.num_letters > 0 and not self.num_samples

@@ -152,6 +152,17 @@ def test_its_voices_are_those_of_a_generated_checkpoint(tmp_path: Path) -> None:
     assert [tokens_per_letter for _, tokens_per_letter in VOICES] == pytest.approx(paces, abs=0.005)
 
 
+def test_without_the_light_guard_all_have_the_usual_one() -> None:
+    config = EngineConfig(environment.REPOSITORY / "models" / "tiny", device="cuda", encoder_processes=0)
+    config, device = config.resolved("cuda"), Device()
+    models = simulated(config, device, tokens_per_text_token=4)
+    guards = Run(config, device, models, host_slowdown=1).core._limits
+    assert guards.light_guard_s < guards.guard_s
+    with without(["light-guard"]):
+        guards = Run(config, device, models, host_slowdown=1).core._limits
+    assert guards.light_guard_s == guards.guard_s
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_is_switched_off_and_on_again(name: str) -> None:
     def values() -> list[object]:

@@ -82,7 +82,7 @@ def concerns(thing: Any, engine: HandDrivenEngine) -> bool:
         case Outlet():
             return thing._utterance_id == VICTIM
         case Clause():
-            return any(thing.utterance_key == victim.listing.key for victim in victims)
+            return any(thing.listing.key == victim.listing.key for victim in victims)
         case ClauseFeed():
             return any(thing is victim.feed for victim in victims)
         case LocalEncoding():
