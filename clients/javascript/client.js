@@ -68,12 +68,13 @@ export class Gate extends EventTarget {
     if (this.#contexts.has(id)) throw new TypeError(`context ${id} is open already`);
     const unknown = Object.keys(options).filter((name) => !OPTIONS.includes(name));
     if (unknown.length > 0) throw new TypeError(`${unknown.join(", ")}: a context has no such option`);
+    const plain = JSON.parse(JSON.stringify(options)); // what cannot be written throws here, and in no socket's event
     const context = new Context(id, {
       send: (verb, ...args) => this.#connection.send(id, verb, ...args),
       cancel: (playedMs) => this.#connection.cancel(id, playedMs),
     });
     this.#contexts.set(id, context);
-    this.#connection.open(id, context.reception, options);
+    this.#connection.open(id, context.reception, plain);
     await context.waitOpened();
     return context;
   }

@@ -216,6 +216,15 @@ async def test_a_gateway_that_lets_nobody_in_says_why(told: Told) -> None:
     assert '"ws"' in keys["socketless"]["message"]
 
 
+async def test_an_option_that_cannot_be_written_leaves_nothing_behind(told: Told) -> None:
+    unwritable = told["unwritable"]
+    assert (unwritable["refused"]["name"], unwritable["id"]) == ("TypeError", "x")
+
+
+async def test_close_does_not_wait_for_a_network_that_has_vanished(told: Told) -> None:
+    assert told["vanished"] == "closed"
+
+
 async def test_through_a_bad_network_nothing_is_lost_and_nothing_comes_twice(told: Told) -> None:
     cut, uncut = told["cut"], told["uncut"]
     assert uncut["numResumed"] == 0

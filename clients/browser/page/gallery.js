@@ -57,7 +57,10 @@ export class Gallery {
   #draw() {
     const wanted = this.#language.value;
     const shown = this.#voices.filter((voice) => wanted === ANY || base(voice.language) === wanted);
+    const focused = this.#list.contains(document.activeElement) ? document.activeElement.dataset.voice : null;
     this.#list.replaceChildren(...shown.map((voice) => this.#entry(voice)));
+    // An element that is replaced takes the focus with it.
+    for (const button of this.#list.querySelectorAll("button")) if (button.dataset.voice === focused) button.focus();
   }
 
   #entry({ name, description, language }) {
@@ -65,6 +68,7 @@ export class Gallery {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "Hear";
+    button.dataset.voice = name;
     button.setAttribute("aria-label", `Hear ${name}`);
     const tag = language ?? undefined;
     button.addEventListener("click", () => {
@@ -87,6 +91,7 @@ export class NewVoice {
   #at;
   #recorder = new Recorder();
   #recorded = null; // a WAV of the microphone; a file that is chosen later takes its place
+  #isBusy = false; // with what was asked last: a second press is no second wish
   #added;
 
   /** `added(name)` is told of each. */
@@ -96,13 +101,20 @@ export class NewVoice {
     this.#added = added;
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#add().catch((error) => this.#say(error.message, "failed"));
+      this.#once(() => this.#add(), (error) => this.#say(error.message, "failed"));
     });
     this.#at("record").addEventListener("click", () => {
-      this.#record().catch((error) => this.#say(`No recording: ${error.message}`, "failed"));
+      this.#once(() => this.#record(), (error) => this.#say(`No recording: ${error.message}`, "failed"));
     });
     this.#at("recording").addEventListener("change", () => this.#take(null));
     this.#at("play-recording").addEventListener("click", () => play(this.#recorded));
+  }
+
+  async #once(act, fail) {
+    if (this.#isBusy) return;
+    this.#isBusy = true;
+    await act().catch(fail);
+    this.#isBusy = false;
   }
 
   async #record() {
@@ -123,6 +135,7 @@ export class NewVoice {
   }
 
   async #add() {
+    if (this.#recorder.isRunning) return this.#say("Stop the recording first.", "failed");
     const [file] = this.#at("recording").files;
     const recording = this.#recorded ?? (file && (await readable(file)));
     if (!recording) return this.#say("Record something, or choose a file.", "failed");

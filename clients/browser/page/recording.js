@@ -5,6 +5,8 @@ const READ_BY_THE_GATEWAY = new Set(["wav", "flac", "ogg", "mp3"]);
 /** The microphone from `start` to `stop`. */
 export class Recorder {
   #media = null;
+  #parts;
+  #hasStopped;
 
   get isRunning() {
     return this.#media !== null;
@@ -18,22 +20,34 @@ export class Recorder {
     // As it is: what is added or left out for a call would become part of the voice.
     const audio = { channelCount: 1, echoCancellation: false, noiseSuppression: false, autoGainControl: false };
     const stream = await navigator.mediaDevices.getUserMedia({ audio });
-    this.#media = new MediaRecorder(stream);
-    this.#media.start();
+    try {
+      const media = new MediaRecorder(stream);
+      const parts = (this.#parts = []);
+      // From the start: one whose microphone is pulled out stops by itself.
+      media.addEventListener("dataavailable", ({ data }) => parts.push(data));
+      this.#hasStopped = new Promise((resolve) => media.addEventListener("stop", resolve));
+      media.start();
+      this.#media = media;
+    } catch (error) {
+      letGo(stream);
+      throw error;
+    }
   }
 
   /** Resolves to a WAV of it. */
   async stop() {
     const media = this.#media;
     this.#media = null;
-    const parts = [];
-    media.addEventListener("dataavailable", ({ data }) => parts.push(data));
-    const hasStopped = new Promise((resolve) => media.addEventListener("stop", resolve));
-    media.stop();
-    await hasStopped;
-    for (const track of media.stream.getTracks()) track.stop(); // the browser shows that it records until then
-    return asWav(new Blob(parts));
+    if (media.state !== "inactive") media.stop();
+    await this.#hasStopped;
+    letGo(media.stream);
+    return asWav(new Blob(this.#parts));
   }
+}
+
+/** The browser shows that it records until then. */
+function letGo(stream) {
+  for (const track of stream.getTracks()) track.stop();
 }
 
 /** `file` itself where the gateway reads its kind. Throws where the browser cannot read it either. */
@@ -45,7 +59,16 @@ export async function readable(file) {
 async function asWav(blob) {
   const context = new OfflineAudioContext(1, 1, 48_000);
   const audio = await context.decodeAudioData(await blob.arrayBuffer());
-  return wavOf(audio.getChannelData(0), audio.sampleRate);
+  return wavOf(averaged(audio), audio.sampleRate);
+}
+
+/** One channel of all, as the gateway makes it of files that it reads. */
+function averaged(audio) {
+  const samples = new Float32Array(audio.length);
+  for (let n = 0; n < audio.numberOfChannels; n++) {
+    audio.getChannelData(n).forEach((sample, at) => (samples[at] += sample / audio.numberOfChannels));
+  }
+  return samples;
 }
 
 /** 16 bits, one channel. */

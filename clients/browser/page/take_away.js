@@ -33,7 +33,8 @@ export async function problemOf(answer) {
 
 /** {curl, python}: commands that make a file of it. */
 export function commands(settings) {
-  const asksForKey = new URLSearchParams(location.search).has("access_token");
+  const asked = new URLSearchParams(location.search);
+  const asksForKey = ["access_token", "api_key"].some((name) => asked.has(name));
   const address = new URL("v1", location.href).href.replace(/\?.*/, "");
   return { curl: curl(settings, address, asksForKey), python: python(settings, address, asksForKey) };
 }
@@ -41,13 +42,17 @@ export function commands(settings) {
 function curl(settings, address, asksForKey) {
   const body = JSON.stringify(speechRequest(settings, "wav"));
   return [
-    `curl ${address}/audio/speech`,
+    `curl ${quoted(`${address}/audio/speech`)}`, // a shell reads brackets of an IPv6 address, and more
     ...(asksForKey ? ['-H "Authorization: Bearer $VOICEGATE_API_KEY"'] : []),
     "-H 'Content-Type: application/json'",
-    // A quote in a shell's quotes: they end, it stands alone, and they begin again.
-    `-d '${body.replaceAll("'", "'\\''")}'`,
+    `-d ${quoted(body)}`,
     "-o speech.wav",
   ].join(" \\\n  ");
+}
+
+/** For a shell. A quote in its quotes: they end, it stands alone, and they begin again. */
+function quoted(text) {
+  return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 function python(settings, address, asksForKey) {
@@ -60,7 +65,7 @@ function python(settings, address, asksForKey) {
     "",
     `client = OpenAI(base_url=${JSON.stringify(address)}, api_key=${key})`,
     "with client.audio.speech.with_streaming_response.create(",
-    `    model="tts-1", voice=${JSON.stringify(voice)}, response_format="wav", speed=${speed},`,
+    `    model="tts-1", voice=${JSON.stringify(voice ?? "")}, response_format="wav", speed=${speed},`,
     `    input=${JSON.stringify(text)},`,
     `    extra_body=${extra},`,
     ") as answer:",

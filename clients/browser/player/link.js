@@ -10,6 +10,8 @@ const BEAT_MS = 10_000;
 const DIAL_TIMEOUT_MS = 10_000;
 const FIRST_DELAY_MS = 100;
 const MAX_DELAY_MS = 5_000;
+// A peer that is gone answers no close either, and only some WebSockets stop waiting by themselves.
+const CLOSE_TIMEOUT_MS = 2_000;
 const COMING_BACK = 4000; // our close code for a socket that seems dead
 // No close frame; an unanswered ping; ours. Any other code ends the session.
 const DROPPED = [1006, 1011, COMING_BACK];
@@ -63,7 +65,13 @@ export class Link {
     const socket = this.#socket;
     this.#end(["closed by this client"]);
     if (socket === null || socket.readyState === this.#WebSocket.CLOSED) return Promise.resolve();
-    return new Promise((resolve) => (socket.onclose = resolve));
+    return new Promise((resolve) => {
+      const waiting = setTimeout(resolve, CLOSE_TIMEOUT_MS);
+      socket.onclose = () => {
+        clearTimeout(waiting);
+        resolve();
+      };
+    });
   }
 
   get #isResumable() {

@@ -1,6 +1,7 @@
 // Each trial of the client in clients/javascript, for test_client_javascript.py: a plan comes in one line, what happened
 // goes out in one; "connected" and "go" are said before the network gets bad.
 
+import { createConnection, createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { connect, Context } from "voicegate";
 import { encode, readMessage, unpackAudio } from "voicegate-player/wire.js";
@@ -137,6 +138,37 @@ const trials = {
     let sequence = 0;
     while (!context.isOver) context.reception.receive({ sequence: sequence++, pts48k: 0, packets });
     return { ...(await heardAndThrown(context)), cancelled, numMessages: sequence };
+  },
+
+  async unwritable() {
+    const gate = await dial("whole");
+    const refused = await thrownBy(gate.open({ id: "x", seed: 5n }));
+    const context = await gate.open({ id: "x", seed: 5 });
+    await context.cancel();
+    await gate.close();
+    return { refused, id: context.id };
+  },
+
+  /** Behind a network that vanishes: nothing is passed on, and nobody is told. */
+  async vanished() {
+    const { hostname, port } = new URL(plan.urls.whole);
+    let isGone = false;
+    const pass = (from, to) => from.on("data", (data) => isGone || to.write(data)).on("error", () => {});
+    const ends = [];
+    const network = createServer((near) => {
+      const far = createConnection(port, hostname);
+      ends.push(near, far);
+      pass(near, far);
+      pass(far, near);
+    });
+    await new Promise((resolve) => network.listen(0, "127.0.0.1", resolve));
+    const gate = await connect(`ws://127.0.0.1:${network.address().port}`, socket);
+    isGone = true;
+    const patience = new Promise((resolve) => setTimeout(resolve, 20_000, "still waiting"));
+    const told = await Promise.race([gate.close().then(() => "closed"), patience]);
+    for (const end of ends) end.destroy();
+    network.close();
+    return told;
   },
 
   async full() {
