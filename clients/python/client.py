@@ -91,6 +91,9 @@ class Gate:
 
     async def __aenter__(self) -> Self:
         """Raises ConnectFailed, after one attempt; ContextClosed where the gate is closed, or was so meanwhile."""
+        if self._link is not None:  # `async with await connect(url)`: one connection, as one is closed
+            await self._usable_link()
+            return self
         link = self._link = await self._connect()
         if self._closing is not None:
             await link.close()

@@ -35,12 +35,14 @@ from pipecat_voicegate import VoicegateTTSService
 
 _RATE_HZ = 24_000
 _PATIENCE_S = 60.0
+_LOOK_S = 0.02
 
 
 @dataclass
 class Turn:
     text: str
-    # None: heard to its end. Else it is interrupted at its first audio, while the LLM goes on or after it has ended.
+    # None: heard to its end. Else it is interrupted at its first audio, while the LLM goes on or after it has ended, or
+    # "when pipecat waits no longer" for more.
     interrupted: str | None = None
 
 
@@ -103,7 +105,8 @@ def service_of(configuration: str) -> FrameProcessor:
 
 async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
     ear = Ear()
-    worker = PipelineWorker(Pipeline([service_of(plan["configuration"]), ear]), cancel_on_idle_timeout=False)
+    tts = service_of(plan["configuration"])
+    worker = PipelineWorker(Pipeline([tts, ear]), cancel_on_idle_timeout=False)
     has_started = asyncio.Event()
     errors: list[str] = []
 
@@ -120,7 +123,7 @@ async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
         heard = []
         for turn in plan["turns"]:
             ear.begin()
-            await speak(worker, ear, Turn(**turn))
+            await speak(worker, tts, ear, Turn(**turn))
             ear.heard.audio = base64.b64encode(ear.audio).decode()
             ear.heard.errors = list(errors)
             heard.append(ear.heard)
@@ -134,16 +137,19 @@ async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
     return [asdict(each) for each in heard]
 
 
-async def speak(worker: PipelineWorker, ear: Ear, turn: Turn) -> None:
+async def speak(worker: PipelineWorker, tts: Any, ear: Ear, turn: Turn) -> None:
     await worker.queue_frame(LLMFullResponseStartFrame())
     for word in turn.text.split(" "):
         await worker.queue_frame(LLMTextFrame(f"{word} "))
-    if turn.interrupted != "while the LLM goes on":
+    if turn.interrupted in (None, "after it has ended"):
         await worker.queue_frame(LLMFullResponseEndFrame())
     if turn.interrupted is None:
         await ear.has_stopped.wait()
         return
     await ear.has_audio.wait()
+    if turn.interrupted == "when pipecat waits no longer":
+        while tts.get_audio_contexts():  # noqa: ASYNC110 - nothing sets an event
+            await asyncio.sleep(_LOOK_S)
     await worker.queue_frame(InterruptionFrame())
     await ear.is_interrupted.wait()
 

@@ -75,6 +75,17 @@ async def test_a_gate_is_awaited_too_as_websockets_are(url: str) -> None:
         await gate.open()
 
 
+async def test_a_gate_that_is_awaited_and_then_entered_has_one_connection(url: str) -> None:
+    """`async with await connect(url)` is common elsewhere; a second connection would never be closed."""
+    gate = await connect(url)
+    session = gate.ready.session
+    async with gate:
+        assert gate.ready.session == session
+        await gate.close()
+        with pytest.raises(ContextClosed):
+            await gate
+
+
 async def test_a_context_from_open_to_done(gate: Gate) -> None:
     context = await gate.open(voice="drone", seed=3)
     assert (context.opened.voice, context.opened.format.codec) == ("drone", "opus")

@@ -113,3 +113,15 @@ async def test_livekits_voices_hear_what_a_native_client_hears() -> None:
             if plugin in ("elevenlabs", "voicegate"):
                 assert len(starts_s) >= len(texts[turn].split())
                 assert starts_s[-1] > len(expected) / 48_000 - 1
+
+
+async def test_a_text_that_livekit_cannot_send_fails_its_stream_alone() -> None:
+    """Half of a surrogate pair: LLMs that stream JSON may split one."""
+    async with serving(contexts_per_socket=1) as served, asyncio.timeout(PATIENCE_S):
+        texts = [["Hello ", "\ud83d", " there."], ["Hello ", "there."]]
+        plan: dict[str, object] = {"gateway": urlsplit(served.url).netloc, "texts": texts}
+        first, second = await run("livekit", "livekit_failures", plan)
+        assert "UTF-8" in first["message"]
+        assert not first["is_retryable"], "it would fail again"
+        assert second is None
+        await served.until(lambda engine: engine.num_live == 0)

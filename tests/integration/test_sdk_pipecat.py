@@ -98,6 +98,37 @@ async def test_sentences_without_blanks_between_them_are_words_in_time() -> None
     assert starts_s == pytest.approx([0.06 * number for number in num_letters], abs=0.1), "as FakeEngine speaks"
 
 
+async def test_a_turn_in_which_the_llm_stalls_leaves_nothing_at_the_server_once_interrupted() -> None:
+    """Pipecat has forgotten its audio by then, and names it no more."""
+    tts = 'VoicegateTTSService(url="{}", stop_frame_timeout_s=0.2)'
+    async with serving(contexts_per_socket=1) as served:
+        turns = [{"text": HELLO + " And", "interrupted": "when pipecat waits no longer"}, {"text": MORE}]
+        ((_, second),) = await bots([{"configuration": f"tts = {tts.format(served.url)}", "turns": turns}])
+    assert second["errors"] == [], "the first turn's context makes room for the second's"
+    assert letters(second["words"]) == letters(MORE)
+
+
+async def test_a_piece_that_cannot_be_sent_is_told_and_the_rest_is_spoken() -> None:
+    """Half of a surrogate pair: LLMs that stream JSON may split one."""
+    async with serving(contexts_per_socket=1) as served:
+        turns = [{"text": "Hello \ud83d there."}, {"text": MORE}]
+        ((first, second),) = await bots([plan_of("voicegate", served, turns)])
+        num_requests = len(served.engine.requests)
+    (error,) = second["errors"]
+    assert "UTF-8" in error
+    assert (letters(first["words"]), letters(second["words"])) == ("Hellothere", letters(MORE))
+    assert num_requests == 2
+
+
+async def test_a_turn_that_could_not_be_opened_fails_once() -> None:
+    """And not with each of its tokens, which would each wait for a server that does not answer."""
+    async with serving() as served:
+        tts = f'VoicegateTTSService(url="{served.url}", settings=VoicegateTTSService.Settings(voice="nobody"))'
+        ((turn,),) = await bots([{"configuration": f"tts = {tts}", "turns": [{"text": HELLO}]}])
+    (error,) = turn["errors"]
+    assert "unknown_voice" in error
+
+
 def plan_of(service: str, served: Served, turns: Sequence[dict[str, str]]) -> dict[str, Any]:
     blocks = [
         *configurations("pipecat", urlsplit(served.url).netloc),

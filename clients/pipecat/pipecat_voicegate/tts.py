@@ -15,11 +15,13 @@ from pipecat.frames.frames import (
     EndFrame,
     ErrorFrame,
     Frame,
+    InterruptionFrame,
     StartFrame,
     TTSAudioRawFrame,
     TTSStartedFrame,
     TTSStoppedFrame,
 )
+from pipecat.processors.frame_processor import FrameDirection
 from pipecat.services.settings import NOT_GIVEN, NotGiven, TTSSettings
 from pipecat.services.tts_service import TextAggregationMode, TTSService
 from pipecat.transcriptions.language import Language
@@ -27,7 +29,7 @@ from pipecat.transcriptions.language import Language
 from voicegate.clients.python.client import Gate, OpenOptions, connect
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.decode import PcmDecoder
-from voicegate.clients.python.errors import GateError
+from voicegate.clients.python.errors import GateError, InvalidInput
 from voicegate.protocol.messages import Format
 
 DEFAULT_URL = "ws://127.0.0.1:8080"
@@ -73,6 +75,8 @@ class VoicegateTTSService(TTSService):
         self._address = connect(url, api_key=api_key, ca_file=ca_file)
         self._gate: Gate | None = None
         self._contexts: dict[str, Context] = {}  # by pipecat's ids
+        # Pipecat's id of a turn that could not be opened. Each of its tokens would fail again, and wait for that.
+        self._refused_id: str | None = None
 
     def can_generate_metrics(self) -> bool:
         """Counts the time to the first byte, and characters."""
@@ -115,17 +119,23 @@ class VoicegateTTSService(TTSService):
 
     async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
         """Gives `text` to the turn's context, which it opens with the first; audio comes by a task of its own."""
+        if context_id == self._refused_id:
+            return
+        context = self._contexts.get(context_id)
         try:
-            context = self._contexts.get(context_id)
             if context is None:
                 await self.create_audio_context(context_id)
                 await self.start_ttfb_metrics()
                 yield TTSStartedFrame(context_id=context_id)
+                self._refused_id = context_id
                 context = await self._open(context_id)
+                self._refused_id = None
             await context.say(text)
             await self.start_tts_usage_metrics(text)
         except GateError as error:
             yield ErrorFrame(error=f"voicegate: {error}")
+            if isinstance(error, InvalidInput) and context is not None:
+                return  # nothing of this piece was sent, and the context goes on without it
             yield TTSStoppedFrame(context_id=context_id)
             await self._forget(context_id)
             return
@@ -145,6 +155,16 @@ class VoicegateTTSService(TTSService):
 
     async def on_audio_context_interrupted(self, context_id: str) -> None:
         """Barge-in: the server drops the rest."""
+        self._abandon(context_id)
+
+    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
+        """Ends at an interruption also contexts that pipecat does not name: those that were quiet for too long."""
+        await super().process_frame(frame, direction)
+        if isinstance(frame, InterruptionFrame):
+            for context_id in self._contexts.keys() - set(self.get_audio_contexts()):
+                self._abandon(context_id)
+
+    def _abandon(self, context_id: str) -> None:
         if (context := self._contexts.pop(context_id, None)) is not None:
             context.abandon()
 

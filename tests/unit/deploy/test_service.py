@@ -29,6 +29,11 @@ def test_the_unit_leaves_time_to_drain_and_to_be_told_of_a_hang() -> None:
     assert settings["KillMode"] == "mixed"
 
 
+def test_the_service_may_list_the_interfaces_on_which_it_announces_itself() -> None:
+    """Without netlink getifaddrs fails with EAFNOSUPPORT, and with it the start with --wyoming-zeroconf."""
+    assert "AF_NETLINK" in unit()["RestrictAddressFamilies"].split()
+
+
 def environment(*, all_of_it: bool) -> dict[str, str]:
     """The example's settings; `all_of_it`: those in remarks too, the later ones count."""
     lines = (DEPLOY / "environment.example").read_text().splitlines()

@@ -5,6 +5,7 @@ conversation holds, after an interruption, what the listener heard.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from livekit.agents import APIConnectionError, APIConnectOptions, APIError, APIS
 from livekit.agents.types import DEFAULT_API_CONNECT_OPTIONS
 from livekit.agents.voice.io import TimedString
 
-from voicegate.clients.python.client import Gate, OpenOptions, connect
+from voicegate.clients.python.client import Gate, OpenOptions, connect, feed
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.decode import PcmDecoder
-from voicegate.clients.python.errors import ConnectFailed, ContextFailed, GateError
+from voicegate.clients.python.errors import ConnectFailed, ContextFailed, GateError, InvalidInput
 from voicegate.protocol.messages import Format
 
 DEFAULT_URL = "ws://127.0.0.1:8080"
@@ -148,11 +149,14 @@ class SynthesizeStream(tts.SynthesizeStream):
             if context.opened.sample_rate != _RATE_HZ:
                 raise APIError(f"the server speaks at {context.opened.sample_rate} Hz, not {_RATE_HZ}", retryable=False)
             output_emitter.start_segment(segment_id=context.context_id)
-            writing = asyncio.create_task(self._write(first, context))
+            writing = asyncio.create_task(feed(context, self._texts(first)))
             try:
                 await self._read(context, output_emitter)
             finally:
-                await utils.aio.cancel_and_wait(writing)
+                writing.cancel()
+                (failure,) = await asyncio.gather(writing, return_exceptions=True)
+            if isinstance(failure, GateError):  # the context was given up for it, so that the audio ended early
+                raise failure
         finally:
             context.abandon()  # nothing where it has ended
         output_emitter.end_input()
@@ -164,16 +168,12 @@ class SynthesizeStream(tts.SynthesizeStream):
                 return item
         return None
 
-    async def _write(self, first: str, context: Context) -> None:
-        """A flush of LiveKit's stands at the end of its input alone, where `end` says as much."""
-        try:
-            text: str | None = first
-            while text is not None:
-                await context.say(text)
-                text = await self._next_text()
-            await context.end()
-        except GateError:  # the reader is told, too
-            return
+    async def _texts(self, first: str) -> AsyncIterator[str]:
+        """A flush of LiveKit's stands at the end of its input alone, where the context's end says as much."""
+        text: str | None = first
+        while text is not None:
+            yield text
+            text = await self._next_text()
 
     async def _read(self, context: Context, output_emitter: tts.AudioEmitter) -> None:
         """Words first: they belong to the audio that follows them. Raises GateError."""
@@ -196,4 +196,4 @@ def _as_livekits(error: GateError) -> APIError:
         )
     if isinstance(error, ConnectFailed) and error.status is not None:
         return APIStatusError(str(error), status_code=error.status)
-    return APIConnectionError(str(error))
+    return APIConnectionError(str(error), retryable=not isinstance(error, InvalidInput))
