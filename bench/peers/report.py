@@ -71,9 +71,9 @@ def _facts(server: Mapping[str, Any]) -> str:
 
 
 def _beside(name: str, peer: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
-    theirs_and_ours = (f"{each}: first audio p50 / p95 ms | audio-s/s | lost" for each in (name, OURS))
+    theirs_and_ours = (f"{each}: first audio p50 / p95 ms | audio-s/s | s a turn | lost" for each in (name, OURS))
     yield f"| load | {' | '.join(theirs_and_ours)} | first audio, times | audio-s/s, times |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for load in dict.fromkeys([*peer["loads"], *ours["loads"]]):
         rows = (peer["loads"].get(load), ours["loads"].get(load))
         theirs, own = rows
@@ -93,10 +93,12 @@ def _plain(figures: Mapping[str, Any], ours: Mapping[str, Any] | None) -> Iterat
 
 def _cells(row: Mapping[str, Any] | None) -> str:
     if row is None or "failed" in row:
-        return " | ".join((_MISSING if row is None else row["failed"], _MISSING, _MISSING))
+        return " | ".join((_MISSING if row is None else row["failed"], *(_MISSING,) * 3))
     first = row["first_audio_ms"]
     heard = _MISSING if first is None else f"{first['p50']:.0f} / {first['p95']:.0f}"
-    return f"{heard} | {row['audio_s_per_s']:.1f} | {sum(row['outcomes'][each.value] for each in LOST)}"
+    # Unlike lengths are unlike work.
+    turn = _MISSING if first is None else f"{row['audio_s'] / first['num']:.1f}"
+    return f"{heard} | {row['audio_s_per_s']:.1f} | {turn} | {sum(row['outcomes'][each.value] for each in LOST)}"
 
 
 def _p50(row: Mapping[str, Any] | None) -> float | None:

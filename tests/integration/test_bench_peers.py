@@ -1,6 +1,8 @@
 """bench.peers: a stand-in that speaks vLLM-Omni's documented protocol, beside a real `voicegate serve`."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from tests.support import vllm_omni as standin
 from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.clients.deadline import deadline
 from voicegate.bench.peers import __main__ as peers
+from voicegate.clients.bench.usage import children
 
 
 @pytest.fixture(autouse=True)
@@ -17,16 +20,19 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "_WARM_S", 0.2)
 
 
-def run(tmp_path: Path, *flags: str) -> dict[str, Any]:
-    path = tmp_path / "peers.json"
+def arguments(tmp_path: Path) -> list[str]:
     if not (tmp_path / "packages").exists():
         standin.packages(tmp_path / "packages")
         standin.model(tmp_path / "model", voice="slt")
     directories = {"--packages": tmp_path / "packages", "--peer-model": tmp_path / "model", "--model": TINY_MODEL_DIR}
-    own = [text for flag, directory in directories.items() for text in (flag, str(directory))]
+    directories |= {"--json": tmp_path / "peers.json", "--logs": tmp_path / "logs"}
+    return [text for flag, directory in directories.items() for text in (flag, str(directory))]
+
+
+def run(tmp_path: Path, *flags: str) -> dict[str, Any]:
     with deadline():
-        peers.main([*own, "--json", str(path), "--logs", str(tmp_path / "logs"), "--duration-s", "0.5", *flags])
-    report: dict[str, Any] = json.loads(path.read_text())
+        peers.main([*arguments(tmp_path), "--duration-s", "0.5", *flags])
+    report: dict[str, Any] = json.loads((tmp_path / "peers.json").read_text())
     return report
 
 
@@ -83,3 +89,15 @@ def test_a_peer_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> None
     failed = run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni")["servers"]["vllm-omni"]["failed"]
     assert "did not start (status 1)" in failed
     assert "no GPU" in failed
+
+
+def test_servers_end_with_a_run_that_is_ended(tmp_path: Path) -> None:
+    flags = [*arguments(tmp_path), "--loads", "closed:1", "--servers", "vllm-omni", "--duration-s", "600"]
+    command = [sys.executable, "-u", "-m", "voicegate.bench.peers", *flags]
+    with deadline(), subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any(line.startswith("vllm-omni: ready") for line in process.stdout)
+        (server,) = [pid for pid in children(process.pid) if "vllm_omni" in Path(f"/proc/{pid}/cmdline").read_text()]
+        process.terminate()
+        process.stdout.read()
+    assert not Path(f"/proc/{server}").exists()

@@ -35,14 +35,14 @@ def server(first_audio_ms: float, audio_s_per_s: float) -> dict[str, Any]:
 def test_ratios_are_above_one_where_voicegate_is_better() -> None:
     servers = {"vllm-omni": server(700, 2.5), "voicegate": server(14, 50)}
     shown = list(report.lines({"servers": servers}))
-    assert "| closed:1:whole | 700 / 700 | 2.5 | 0 | 14 / 14 | 50.0 | 0 | 50.0 | 20.0 |" in shown
+    assert "| closed:1:whole | 700 / 700 | 2.5 | 2.0 | 0 | 14 / 14 | 50.0 | 2.0 | 0 | 50.0 | 20.0 |" in shown
 
 
 def test_a_load_that_failed_has_no_ratio() -> None:
     dead = server(700, 2.5)
     dead["loads"]["closed:1:whole"] = {"failed": "its engine died"}
     shown = list(report.lines({"servers": {"vllm-omni": dead, "voicegate": server(14, 50)}}))
-    assert "| closed:1:whole | its engine died | – | – | 14 / 14 | 50.0 | 0 | – | – |" in shown
+    assert "| closed:1:whole | its engine died | – | – | – | 14 / 14 | 50.0 | 2.0 | 0 | – | – |" in shown
 
 
 def test_settings_that_flatter_are_said() -> None:
