@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def commands(page: Page) -> tuple[str, str]:
-    """Of curl and of Python."""
+    """Commands of curl and of Python."""
     await page.get_by_text("Save it, or make it by code").click()
     await expect(page.locator("#python")).to_contain_text("import OpenAI")
     return str(await page.locator("#curl").text_content()), str(await page.locator("#python").text_content())
