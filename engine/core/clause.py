@@ -51,7 +51,7 @@ class Listing:
 class Clause:
     """Changes outside `Guard.change_of`, which reports, call `report`.
 
-    Of `tokens`, which grows by one a step, the roster is told apart (`Roster.note_tokens`).
+    `tokens` grows by one a step, and is reported apart (`EngineCore._take_output`).
     """
 
     listing: Listing
