@@ -54,7 +54,6 @@ class CudaSolver:
         if config.has_graphs and model.device.type != "cuda":
             raise ValueError(f"CUDA graphs were asked for on {model.device}: set has_graphs=False")
         self._config = config
-        self._model = model
         self._engines = engines
         tensors = flow_tensors(model, pool, is_pdl=can_overlap(model.device))
         self._estimator = FixedShapeEstimator(model, tensors, ops)

@@ -43,7 +43,6 @@ _SPACED_UNIT: Final = any_of(set(UNITS) - ONLY_ATTACHED)
 
 # At an amount: of one sign or letters, but not in the middle of a word.
 _BEFORE_AMOUNT: Final = rf"(?<![A-Za-z])(?P<sign>{_SIGN}) ?(?P<amount>{_NUMBER})"
-_BEHIND_AMOUNT: Final = rf" ?(?P<sign>{_SIGN})(?![\dA-Za-z])"
 _SIDES: Final = {"N": "北纬", "S": "南纬", "E": "东经", "W": "西经"}
 
 
