@@ -42,7 +42,7 @@ _LOOK_S = 0.02
 class Turn:
     text: str
     # None: heard to its end. Else it is interrupted at its first audio, while the LLM goes on or after it has ended, or
-    # "when pipecat waits no longer" for more.
+    # "when pipecat waits no longer" for more. "by the end of the call": it is the last turn.
     interrupted: str | None = None
 
 
@@ -114,8 +114,8 @@ async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
     async def _on_started(_worker: Any, _frame: Any) -> None:
         has_started.set()
 
-    @worker.event_handler("on_pipeline_error")
-    async def _on_error(_worker: Any, frame: ErrorFrame) -> None:
+    @tts.event_handler("on_error")
+    async def _on_error(_tts: Any, frame: ErrorFrame) -> None:
         errors.append(frame.error)
 
     async def converse() -> list[Heard]:
@@ -127,13 +127,15 @@ async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
             ear.heard.audio = base64.b64encode(ear.audio).decode()
             ear.heard.errors = list(errors)
             heard.append(ear.heard)
-        await worker.queue_frame(EndFrame())
+        if plan["turns"][-1].get("interrupted") != "by the end of the call":
+            await worker.queue_frame(EndFrame())
         return heard
 
     runner = WorkerRunner(handle_sigint=False)
     await runner.add_workers(worker)
     async with asyncio.timeout(_PATIENCE_S):
         _, heard = await asyncio.gather(runner.run(), converse())
+    heard[-1].errors = errors
     return [asdict(each) for each in heard]
 
 
@@ -147,6 +149,9 @@ async def speak(worker: PipelineWorker, tts: Any, ear: Ear, turn: Turn) -> None:
         await ear.has_stopped.wait()
         return
     await ear.has_audio.wait()
+    if turn.interrupted == "by the end of the call":
+        await worker.cancel()
+        return
     if turn.interrupted == "when pipecat waits no longer":
         while tts.get_audio_contexts():  # noqa: ASYNC110 - nothing sets an event
             await asyncio.sleep(_LOOK_S)

@@ -110,6 +110,8 @@ class VoicegateTTSService(TTSService):
         await self._close()
 
     async def _close(self) -> None:
+        for context_id in list(self._contexts):
+            self._abandon(context_id)  # else each would tell that its connection is lost
         if self._gate is not None:
             self._gate = None
             await self._address.close()
