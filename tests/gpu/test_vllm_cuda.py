@@ -23,7 +23,10 @@ from voicegate.engine.load.devices import open_device
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 
-pytestmark = pytest.mark.skipif(find_spec("vllm") is None, reason="vllm is not installed: pip install '.[vllm]'")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(find_spec("vllm") is None, reason="vllm is not installed: pip install '.[vllm]'"),
+]
 
 _SIZES = Sizes(
     layers=2,

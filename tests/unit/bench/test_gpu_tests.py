@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from voicegate.bench import gpu_tests
+from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.gpu_tests import header, main
+
+
+def test_every_file_has_the_mark_by_which_its_tests_are_chosen() -> None:
+    files = list((REPOSITORY / "tests" / "gpu").glob("test_*.py"))
+    assert files
+    assert not [path.name for path in files if "pytest.mark.gpu" not in path.read_text()]
 
 
 def test_a_header_has_a_line_for_what_is_known() -> None:
