@@ -11,7 +11,7 @@ from typing import Any, Final
 import orjson
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from voicegate.gateway.server.http.bodies import BodyRefused, read_body
@@ -116,8 +116,9 @@ class JobPages:
                 raise _unknown(f"job {row.id} has no such part; it has {row.parts} of {row.inputs} inputs, from 0 on")
         except Refused as refused:
             return _refusal(request, refused)
-        audio = await asyncio.to_thread(lambda: b"".join(rendered(files, output, pre_skip_48k=row.pre_skip)))
-        return Response(audio, media_type=output.content_type, headers={"Cache-Control": "no-store"})
+        # Read while it is sent, in threads: a text may be a book.
+        audio = rendered(files, output, pre_skip_48k=row.pre_skip)
+        return StreamingResponse(audio, media_type=output.content_type, headers={"Cache-Control": "no-store"})
 
     # --- what they need -----------------------------------------------------------------------------------
 
