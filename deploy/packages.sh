@@ -21,5 +21,6 @@ if ! command -v npm >/dev/null; then
     exit
 fi
 for folder in clients/browser/player clients/javascript; do
-    (cd "$folder" && npm pack --dry-run --json >/dev/null) && echo "npm pack $folder: PASSED"
+    (cd "$folder" && npm pack --dry-run --json >/dev/null) # alone in its line: before `&&` a failure would not end this
+    echo "npm pack $folder: PASSED"
 done

@@ -31,7 +31,7 @@ LINES: Final = [line for each in snippets() if each.document == DOCUMENT for lin
 NOT_RUN: Final = {
     r"/opt/voicegate/bin/(hf download|voicegate convert) ": "the released weights: the tiny model is in their place",
     r".*grafana|install -d /var/lib/grafana": "Grafana is not in Ubuntu's archive",
-    r"MODEL_DIR=": "no container engine",
+    r"docker compose ": "no container engine",
 }
 NEEDS_NETWORK: Final = r"apt-get |/opt/voicegate/bin/pip "
 # Debian's debootstrap has no script of this release, and those of Ubuntu's are all this one.
