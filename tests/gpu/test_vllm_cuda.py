@@ -38,7 +38,8 @@ _SIZES = Sizes(
     vocoder_channels=16,
     f0_channels=16,
 )
-PROMPT, TEXT = LlmPrompt((1, 2, 3), (5, 6, 7)), (10, 11, 12, 13)
+_END_OF_PROMPT = 151_646  # without it the model takes no text
+PROMPT, TEXT = LlmPrompt((1, 2, _END_OF_PROMPT), (5, 6, 7)), (10, 11, 12, 13)
 
 
 @pytest.fixture(scope="module")
