@@ -25,6 +25,19 @@ SECRET = "vg_0123456789abcdef"
 ALONE = "{\nadmin off\nauto_https disable_redirects\nskip_install_trust\n}\n"
 
 
+async def has_a_certificate(port: int) -> None:
+    """Returns when there is one: Caddy makes it while it listens, and refuses handshakes until then."""
+    anyone = ssl.create_default_context()
+    anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("localhost", port, ssl=anyone, server_hostname="localhost")
+        except OSError:
+            await asyncio.sleep(0.05)
+        else:
+            return writer.close()
+
+
 async def test_it_speaks_by_tls_to_clients_with_a_key(tmp_path: Path) -> None:
     add_key(tmp_path / "keys", Key("kiosk", digest_of(SECRET)))
     config = replace(
@@ -42,8 +55,9 @@ async def test_it_speaks_by_tls_to_clients_with_a_key(tmp_path: Path) -> None:
             homes = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), str(tmp_path))
             command = [required("caddy"), "run", "--config", str(tmp_path / "Caddyfile"), "--adapter", "caddyfile"]
             async with running_proxy(command, port, tmp_path, environment=told | homes):
-                await until((tmp_path / "caddy/certificates/local/localhost/localhost.key").exists)
                 authority = tmp_path / "caddy/pki/authorities/local/root.crt"
+                await until(authority.exists)
+                await has_a_certificate(port)
                 async with connect(f"wss://localhost:{port}", api_key=SECRET, ca_file=authority) as gate:
                     packets = [packet async for packet in gate.speak("Hello there.")]
                 context = ssl.create_default_context(cafile=authority)
