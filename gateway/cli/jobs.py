@@ -1,21 +1,17 @@
 """`voicegate jobs`: texts that a running gateway speaks when it has time, and the files that it makes of them."""
 
 import argparse
-import http.client
 import os
-import ssl
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
-from voicegate.clients.python.address import key_headers, path_beside, stream_url, tls_for, untrusted
-from voicegate.clients.python.refusal import answered
+from voicegate.gateway.cli.gateway_http import default_url, pieces
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
 from voicegate.gateway.config import from_environment
 
@@ -23,7 +19,6 @@ _PATH: Final = "/v1/audio/jobs"
 # A text is cut while its request waits: some 10 s for the longest.
 _TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 1.0
-_PIECE_BYTES: Final = 1 << 16
 _FORMATS: Final = ("mp3", "opus", "aac", "flac", "wav", "pcm")
 
 
@@ -126,7 +121,7 @@ def _get(options: argparse.Namespace) -> int:
     partial = options.output.with_name(f".{options.output.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            _ask(options, "GET", f"/{options.id}/audio", into=file)
+            file.writelines(_pieces(options, "GET", f"/{options.id}/audio"))
         partial.replace(options.output)
     except OSError as error:
         raise CommandError(f"{options.output} cannot be written: {error.strerror or error}") from error
@@ -150,37 +145,20 @@ def _line(job: _Job) -> str:
 # --- the gateway ------------------------------------------------------------------------------------------------
 
 
-def _ask(options: argparse.Namespace, method: str, path: str, body: bytes | None = None, *, into: Any = None) -> bytes:
-    """The answer's body, or b"" where it goes `into` a file. Raises CommandError, InvalidInput."""
-    url = options.url or _default_url()
-    parts, tls = urlsplit(stream_url(url)), tls_for(stream_url(url), options.ca_file)
-    host, where = parts.hostname or "", f"{parts.netloc}{path_beside(url, _PATH)}{path}"
-    connection = (
-        http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
-        if tls is None
-        else http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=tls)
+def _ask(options: argparse.Namespace, method: str, path: str, body: bytes | None = None) -> bytes:
+    """The answer's body. Raises CommandError, InvalidInput."""
+    return b"".join(_pieces(options, method, path, body))
+
+
+def _pieces(options: argparse.Namespace, method: str, path: str, body: bytes | None = None) -> Iterator[bytes]:
+    """The body as it comes. Raises as `_ask` does."""
+    url = options.url or default_url(from_environment(os.environ))
+    return pieces(
+        url,
+        _PATH + path,
+        timeout_s=_TIMEOUT_S,
+        method=method,
+        body=body,
+        api_key=options.api_key,
+        ca_file=options.ca_file,
     )
-    try:
-        connection.request(method, path_beside(url, _PATH) + path, body, headers=key_headers(options.api_key))
-        response = connection.getresponse()
-        if response.status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
-            raise CommandError(answered(where, response.status, response.read(), response.reason))
-        if into is None:
-            return response.read()
-        while piece := response.read(_PIECE_BYTES):
-            into.write(piece)
-    except ssl.SSLCertVerificationError as error:
-        raise CommandError(untrusted(where, error)) from error
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise CommandError(f"{where}: no answer ({reason}); is the gateway running?") from error
-    finally:
-        connection.close()
-    return b""
-
-
-def _default_url() -> str:
-    config = from_environment(os.environ)
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
-    scheme = "ws" if config.tls_cert is None else "wss"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.port}"

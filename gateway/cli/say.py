@@ -25,6 +25,7 @@ from voicegate.clients.python.recording import record
 from voicegate.clients.python.report import timeline_lines, timeline_of
 from voicegate.clients.python.threaded import iterate_in_thread
 from voicegate.gateway.cli.extras import server_imports
+from voicegate.gateway.cli.gateway_http import default_url
 from voicegate.gateway.cli.ranges import in_range
 from voicegate.gateway.cli.terminal import CommandError, StartProgress, note, say
 from voicegate.gateway.config import GatewayConfig, from_environment
@@ -200,12 +201,8 @@ def _is_there(error: ConnectFailed) -> bool:
 
 
 def _connect_to_default(config: GatewayConfig, api_key: str | None, ca_file: Path | None) -> Gate:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
-    shown_host = f"[{host}]" if ":" in host else host
     options = LinkOptions(connect_timeout_s=_PROBE_TIMEOUT_S)
-    scheme = "ws" if config.tls_cert is None else "wss"
-    url = f"{scheme}://{shown_host}:{config.port}"
-    return connect(url, api_key=api_key, ca_file=ca_file, link_options=options)
+    return connect(default_url(config), api_key=api_key, ca_file=ca_file, link_options=options)
 
 
 # --- text -------------------------------------------------------------------------------------------------------

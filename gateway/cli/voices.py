@@ -1,10 +1,8 @@
 """`voicegate voices`: lists those of a running gateway or of a model directory; the rest works on the directory."""
 
 import argparse
-import http.client
 import os
 import shutil
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from voicegate.clients.python.address import key_headers, path_beside, stream_url, tls_for, untrusted
-from voicegate.clients.python.refusal import answered
+from voicegate.clients.python.address import path_beside, stream_url
 from voicegate.engine import units
 from voicegate.engine.interface import NewVoice, check_voice_name
 from voicegate.engine.model.config import ModelConfig
@@ -22,11 +19,13 @@ from voicegate.engine.voices.files import default_voice, pair_of, voice_names
 from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.sound_files import UnreadableFile, read_recording, read_transcript
 from voicegate.gateway.cli.extras import server_imports
+from voicegate.gateway.cli.gateway_http import pieces
 from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
 from voicegate.gateway.cli.terminal import CommandError, note, say
 from voicegate.gateway.config import from_environment
 
 _TIMEOUT_S: Final = 5.0
+_VOICES_PATH: Final = "/v1/voices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,28 +244,9 @@ def read_voices(model_dir: Path) -> Voices:
 
 def fetch_voices(url: str, api_key: str | None = None, ca_file: Path | None = None) -> Voices:
     """Raises CommandError, InvalidInput."""
-    parts = urlsplit(stream_url(url))
-    host, context = parts.hostname or "", tls_for(parts.geturl(), ca_file)
-    if context is None:
-        connection = http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_S)
-    else:
-        connection = http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_S, context=context)
-    path = path_beside(url, "/v1/voices")
-    where = f"{parts.netloc}{path}"
-    try:
-        connection.request("GET", path, headers=key_headers(api_key))
-        response = connection.getresponse()
-        body = response.read()
-    except ssl.SSLCertVerificationError as error:
-        raise CommandError(untrusted(where, error)) from error
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise CommandError(f"{where}: cannot connect ({reason}); is the gateway running?") from error
-    finally:
-        connection.close()
-    if response.status != http.HTTPStatus.OK:
-        raise CommandError(answered(where, response.status, body, response.reason))
+    body = b"".join(pieces(url, _VOICES_PATH, timeout_s=_TIMEOUT_S, api_key=api_key, ca_file=ca_file))
     try:
         return msgspec.json.decode(body, type=Voices)
     except msgspec.DecodeError as error:
+        where = f"{urlsplit(stream_url(url)).netloc}{path_beside(url, _VOICES_PATH)}"
         raise CommandError(f"{where} is no page of a voicegate: {error}") from error
