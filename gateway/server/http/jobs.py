@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from voicegate.gateway.server.http.bodies import BodyRefused, read_body
+from voicegate.gateway.server.http.bodies import read_body
 from voicegate.gateway.server.http.lists import page_size
 from voicegate.gateway.server.http.pages import json, problem
 from voicegate.gateway.server.http.refused import Refused
-from voicegate.gateway.server.http.requests import engine_info, retry_header, take_place
+from voicegate.gateway.server.http.requests import check_key, engine_info, refusing_bodies, retry_header, take_place
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.visitor import visitor_of
 from voicegate.gateway.server.jobs.cutting import Part, parts_of
@@ -29,7 +29,7 @@ from voicegate.gateway.server.jobs.settings import JobsFull, NoSpace
 from voicegate.gateway.server.jobs.store import JobRow, State
 from voicegate.gateway.session.opening import find_refusal
 from voicegate.protocol.dialects.one_shot import PlainAudio, Problem, RequestViolation, decode
-from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+from voicegate.protocol.errors import ErrorCode
 
 PATH: Final = "/v1/audio/jobs"
 # A byte of text takes up to three in JSON that is all ASCII; the rest of a body is small.
@@ -144,17 +144,12 @@ class JobPages:
         owner = take_place(request)
         try:
             jobs.check_room(_owner_of(request))
-            body = await read_body(request, max_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES)
-            inputs, rest = _read(body, max_bytes)
-            row, parts = await self._planned(request, inputs, rest)
-            if not self._stage.access.still_admits(owner.key):  # it may have been taken back meanwhile
-                raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
+            with refusing_bodies():
+                body = await read_body(request, max_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES)
+                inputs, rest = _read(body, max_bytes)
+                row, parts = await self._planned(request, inputs, rest)
+            check_key(owner, self._stage)
             await jobs.add(row, parts)
-        except BodyRefused as refused:
-            raise Refused(Problem(ErrorCode.BAD_MESSAGE, str(refused)), refused.status) from refused
-        except ProtocolViolation as violation:
-            field = violation.field if isinstance(violation, RequestViolation) else None
-            raise Refused(Problem(violation.code, violation.message, field=field)) from violation
         except JobsFull as full:
             code = ErrorCode.RATE_LIMITED if full.is_of_key else ErrorCode.OVERLOADED
             raise Refused(Problem(code, str(full), _RETRY_MS)) from full

@@ -1,7 +1,7 @@
 """A request for speech, of any vendor: who may ask, and what is wrong with it."""
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from math import ceil
@@ -84,7 +84,7 @@ class SpeechEndpoint:
                 clone = await self._clone(request, shot.reference, owner, held)
                 shot = replace(shot, reference=None)  # it may be long, and the answer too
         info = engine_info(self._stage)
-        self._check_key(owner)
+        check_key(owner, self._stage)
         voice = clone or self._stage.voice_names.resolve(shot.voice, info)
         opening, *rest = self._messages(shot, voice)
         assert isinstance(opening, Open)
@@ -118,13 +118,9 @@ class SpeechEndpoint:
 
     async def _read(self, request: Request, owner: Owner, upload: AsyncExitStack) -> OneShot:
         """Raises Refused, and Starlette's ClientDisconnect."""
-        try:
+        with refusing_bodies():
             body = await self._body(request, owner, upload)
             shot = self._vendor.read(body, request.path_params, request.query_params)
-        except BodyRefused as refused:
-            raise Refused(Problem(ErrorCode.BAD_MESSAGE, str(refused)), refused.status) from refused
-        except ProtocolViolation as violation:
-            raise Refused(_problem_of(violation)) from violation
         max_bytes = self._stage.services.limits.context_text_bytes
         if (num_bytes := len(shot.text.encode())) > max_bytes:
             raise Refused(Problem(ErrorCode.BAD_MESSAGE, f"text of {num_bytes} bytes; a request takes {max_bytes}"))
@@ -148,17 +144,10 @@ class SpeechEndpoint:
         await upload.enter_async_context(enrolment.upload(owner))
         return await read_body(request, max_bytes + MAX_RECORDING_CHARS)
 
-    def _check_key(self, owner: Owner) -> None:
-        """It may have been taken back while the body came. Raises Refused."""
-        if not self._stage.access.still_admits(owner.key):
-            raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
-
     def _messages(self, shot: OneShot, voice: str) -> list[SessionMessage]:
         """Raises Refused."""
-        try:
+        with refusing_bodies():
             return list(shot.messages(voice, self._stage.services.limits.text_bytes))
-        except ProtocolViolation as violation:
-            raise Refused(_problem_of(violation)) from violation
 
     def _error(self, problem: Problem, status: HTTPStatus, request_id: str) -> Response:
         body = self._vendor.error_body(problem, status, request_id)
@@ -185,6 +174,24 @@ def take_place(request: Request) -> Owner:
     return owner
 
 
+def check_key(owner: Owner, stage: Stage) -> None:
+    """It may have been taken back while the body came. Raises Refused."""
+    if not stage.access.still_admits(owner.key):
+        raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
+
+
+@contextmanager
+def refusing_bodies() -> Iterator[None]:
+    """Around what reads a body. Raises Refused for one that is too long or breaks off, and for what is wrong in it."""
+    try:
+        yield
+    except BodyRefused as refused:
+        raise Refused(Problem(ErrorCode.BAD_MESSAGE, str(refused)), refused.status) from refused
+    except ProtocolViolation as violation:
+        field = violation.field if isinstance(violation, RequestViolation) else None
+        raise Refused(Problem(violation.code, violation.message, field=field)) from violation
+
+
 def engine_info(stage: Stage) -> EngineInfo:
     """As it is once the body has come, which takes its time. Raises Refused."""
     status = stage.status()
@@ -203,8 +210,3 @@ def retry_header(problem: Problem) -> dict[str, str]:
 
 def _not_followed_header(made: Adapted) -> dict[str, str]:
     return {"x-not-followed": ", ".join(made.not_followed)} if made.not_followed else {}
-
-
-def _problem_of(violation: ProtocolViolation) -> Problem:
-    field = violation.field if isinstance(violation, RequestViolation) else None
-    return Problem(violation.code, violation.message, field=field)

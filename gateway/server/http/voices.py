@@ -28,7 +28,7 @@ from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.http.lists import page_size, voices_with
 from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
 from voicegate.gateway.server.http.refused import Refused
-from voicegate.gateway.server.http.requests import admit, engine_info, retry_header
+from voicegate.gateway.server.http.requests import admit, check_key, engine_info, retry_header
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.voice_forms import Upload, read_form
 from voicegate.protocol.dialects.one_shot import Problem
@@ -102,8 +102,7 @@ class Voices:
         owner = admit(request, self._stage)
         async with enrolment.upload(owner):
             upload = await read_form(request)
-            if not self._stage.access.still_admits(owner.key):  # it may have been taken back while the body came
-                raise Refused(Problem(ErrorCode.UNAUTHORIZED, "the key of this request was taken back"))
+            check_key(owner, self._stage)
             new = replace(upload.voice, is_replacing=upload.voice.is_replacing or is_replacing)
             async with enrolment.making(owner):
                 added = await self._make(new)
