@@ -1,7 +1,9 @@
-"""The merged checkpoint that such a package loads: which ids it knows, and whether it is this model's."""
+"""The merged checkpoint of such a package: which ids it knows, whether it is this model's; and the GPU it takes."""
 
 import json
 from pathlib import Path
+
+import torch
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import EngineError
@@ -52,3 +54,12 @@ def repetition_aware(config: EngineConfig, model: ModelConfig) -> SamplingConfig
             f"{model.name} is a {model.family} model, or sampled in another way: use another backend"
         )
     return model.sampling
+
+
+def check_first_gpu(package: str, device: torch.device) -> None:
+    """Such a package takes no other. Raises EngineError."""
+    if device.index:
+        raise EngineError(
+            f"{package} runs on the first GPU, not on {device}: use llm_device cuda:0 "
+            "(CUDA_VISIBLE_DEVICES says which GPU that is)"
+        )

@@ -5,13 +5,12 @@ from typing import Final
 import torch
 
 from voicegate.engine.backends.legged.backend import LeggedLlm
-from voicegate.engine.backends.legged.merged import merged_vocabulary, repetition_aware
+from voicegate.engine.backends.legged.merged import check_first_gpu, merged_vocabulary, repetition_aware
 from voicegate.engine.backends.legged.options import FLAGS, one_of, read_options, whole_number
 from voicegate.engine.backends.tensorrt_llm.config import TensorrtLlmConfig
 from voicegate.engine.backends.tensorrt_llm.library import open_library
 from voicegate.engine.backends.tensorrt_llm.requirements import check_requirements
 from voicegate.engine.config import EngineConfig
-from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.load.devices import Device
 from voicegate.engine.load.seams import LlmAddition
@@ -58,10 +57,6 @@ def _checked(config: EngineConfig, model: ModelConfig, device: torch.device) -> 
     """The package's version, and what the checkpoint has. Raises EngineError, ValueError with the remedy."""
     repetition_aware(config, model)
     read_options(config, _OPTIONS)
-    if device.index:
-        raise EngineError(
-            f"TensorRT-LLM runs on the first GPU, not on {device}: use llm_device cuda:0 "
-            "(CUDA_VISIBLE_DEVICES says which GPU that is)"
-        )
+    check_first_gpu("TensorRT-LLM", device)
     version = check_requirements(device)
     return version, merged_vocabulary(config, model)

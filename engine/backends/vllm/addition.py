@@ -7,7 +7,7 @@ from typing import Final
 import torch
 
 from voicegate.engine.backends.legged.backend import LeggedLlm
-from voicegate.engine.backends.legged.merged import merged_vocabulary, repetition_aware
+from voicegate.engine.backends.legged.merged import check_first_gpu, merged_vocabulary, repetition_aware
 from voicegate.engine.backends.legged.options import FLAGS, one_of, read_options
 from voicegate.engine.backends.vllm.config import VllmConfig, gpu_bytes
 from voicegate.engine.backends.vllm.library import open_library
@@ -80,11 +80,7 @@ def _checked(config: EngineConfig, model: ModelConfig, device: torch.device) -> 
     read_options(config, _OPTIONS)
     if device.type != "cuda":
         raise EngineError("--llm-backend vllm needs a GPU; on a CPU use torch, or auto")
-    if device.index:
-        raise EngineError(
-            f"vLLM runs on the first GPU, not on {device}: use llm_device cuda:0 "
-            "(CUDA_VISIBLE_DEVICES says which GPU that is)"
-        )
+    check_first_gpu("vLLM", device)
     try:
         version = importlib.metadata.version("vllm")
     except importlib.metadata.PackageNotFoundError as error:
