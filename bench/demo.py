@@ -152,7 +152,7 @@ def main() -> int:
     except (CommandError, ConfigError, EngineError, GateError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the second where the loop was not running yet
         return 130
     return 0
 

@@ -63,7 +63,7 @@ def main() -> int:
         remedy = "; or write a file with -o" if isinstance(error, MissingDependency) else ""
         print(f"llm_to_speech: {error}{remedy}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the second where the loop was not running yet
         return 130
     return 0
 

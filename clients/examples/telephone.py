@@ -172,7 +172,7 @@ def main() -> int:
     except (GateError, OSError) as error:
         print(f"telephone: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the second where the loop was not running yet
         return 130
     return 0
 

@@ -94,7 +94,7 @@ def main() -> int:
         remedy = "; or write files with -o FOLDER" if isinstance(error, MissingDependency) else ""
         print(f"terminal_assistant: {error}{remedy}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the second where the loop was not running yet
         return 130
     return 0
 

@@ -1,6 +1,7 @@
 """The `voicegate` command: picks the subcommand, and turns its errors into one line. It must not import torch."""
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -64,7 +65,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (CommandError, ConfigError, EngineError, GateError) as error:
         note(f"voicegate: {error}")
         return EXIT_FAILED
-    except KeyboardInterrupt:
+    # `asyncio.run` loses an interrupt that comes as it begins (CPython sets its count after its handler): then its
+    # task is cancelled, and nothing else.
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()  # so that the interpreter does not complain about it at exit
