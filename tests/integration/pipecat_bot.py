@@ -35,20 +35,21 @@ from pipecat_voicegate import VoicegateTTSService
 
 _RATE_HZ = 24_000
 _PATIENCE_S = 60.0
-_LOOK_S = 0.02
 
 
 @dataclass
 class Turn:
     text: str
-    # None: heard to its end. Else it is interrupted at its first audio, while the LLM goes on or after it has ended, or
-    # "when pipecat waits no longer" for more. "by the end of the call": it is the last turn.
+    # None: heard to its end. Else it is interrupted at its first audio, while the LLM goes on or after it has ended.
+    # Of the last turn also "by the end of the call", or "by an EndFrame", which lets audio be played to its end.
     interrupted: str | None = None
+    continued: str = ""  # the LLM writes it `pause_s` after the first audio
+    pause_s: float = 0.0
 
 
 @dataclass
 class Heard:
-    audio: str = ""  # base64
+    audio: bytes = b""
     words: list[str] = field(default_factory=list)
     starts_s: list[float] = field(default_factory=list)  # of these, on a clock of its own
     errors: list[str] = field(default_factory=list)
@@ -59,7 +60,6 @@ class Ear(FrameProcessor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.audio = b""
         self.heard = Heard()
         self.has_audio = asyncio.Event()
         self.has_words = asyncio.Event()
@@ -67,7 +67,7 @@ class Ear(FrameProcessor):
         self.is_interrupted = asyncio.Event()  # nothing of the old turn follows
 
     def begin(self) -> None:
-        self.audio, self.heard = b"", Heard()
+        self.heard = Heard()
         self.has_audio.clear()
         self.has_words.clear()
         self.has_stopped.clear()
@@ -77,7 +77,7 @@ class Ear(FrameProcessor):
         await super().process_frame(frame, direction)
         match frame:
             case TTSAudioRawFrame(audio=audio):
-                self.audio += audio
+                self.heard.audio += audio
                 self.has_audio.set()
             case TTSTextFrame(text=text, pts=pts_ns):
                 self.heard.words.append(text)
@@ -123,8 +123,7 @@ async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
         heard = []
         for turn in plan["turns"]:
             ear.begin()
-            await speak(worker, tts, ear, Turn(**turn))
-            ear.heard.audio = base64.b64encode(ear.audio).decode()
+            await speak(worker, ear, Turn(**turn))
             ear.heard.errors = list(errors)
             heard.append(ear.heard)
         if plan["turns"][-1].get("interrupted") != "by the end of the call":
@@ -136,13 +135,16 @@ async def carry_out(plan: dict[str, Any]) -> list[dict[str, Any]]:
     async with asyncio.timeout(_PATIENCE_S):
         _, heard = await asyncio.gather(runner.run(), converse())
     heard[-1].errors = errors
-    return [asdict(each) for each in heard]
+    return [{**asdict(each), "audio": base64.b64encode(each.audio).decode()} for each in heard]
 
 
-async def speak(worker: PipelineWorker, tts: Any, ear: Ear, turn: Turn) -> None:
+async def speak(worker: PipelineWorker, ear: Ear, turn: Turn) -> None:
     await worker.queue_frame(LLMFullResponseStartFrame())
-    for word in turn.text.split(" "):
-        await worker.queue_frame(LLMTextFrame(f"{word} "))
+    await write(worker, turn.text)
+    if turn.continued:
+        await ear.has_audio.wait()
+        await asyncio.sleep(turn.pause_s)
+        await write(worker, turn.continued)
     if turn.interrupted in (None, "after it has ended"):
         await worker.queue_frame(LLMFullResponseEndFrame())
     if turn.interrupted is None:
@@ -152,11 +154,15 @@ async def speak(worker: PipelineWorker, tts: Any, ear: Ear, turn: Turn) -> None:
     if turn.interrupted == "by the end of the call":
         await worker.cancel()
         return
-    if turn.interrupted == "when pipecat waits no longer":
-        while tts.get_audio_contexts():  # noqa: ASYNC110 - nothing sets an event
-            await asyncio.sleep(_LOOK_S)
+    if turn.interrupted == "by an EndFrame":
+        return
     await worker.queue_frame(InterruptionFrame())
     await ear.is_interrupted.wait()
+
+
+async def write(worker: PipelineWorker, text: str) -> None:
+    for word in text.split(" "):
+        await worker.queue_frame(LLMTextFrame(f"{word} "))
 
 
 async def main() -> None:

@@ -98,15 +98,31 @@ async def test_sentences_without_blanks_between_them_are_words_in_time() -> None
     assert starts_s == pytest.approx([0.06 * number for number in num_letters], abs=0.1), "as FakeEngine speaks"
 
 
-async def test_a_turn_in_which_the_llm_stalls_leaves_nothing_at_the_server_once_interrupted() -> None:
-    """Pipecat has forgotten its audio by then, and names it no more."""
-    tts = 'VoicegateTTSService(url="{}", stop_frame_timeout_s=0.2)'
-    stalled = {"text": HELLO + " And", "interrupted": "when pipecat waits no longer"}
-    async with serving(contexts_per_socket=2) as served:  # the second one's may still be ending
-        turns = [stalled, stalled, {"text": MORE}]
-        ((*_, third),) = await bots([{"configuration": f"tts = {tts.format(served.url)}", "turns": turns}])
-    assert third["errors"] == [], "the first turn's context makes room for the third's"
-    assert letters(third["words"]) == letters(MORE)
+async def test_audio_that_begins_late_is_heard() -> None:
+    """Pipecat takes a turn for ended after 3 s without audio, unless its service says otherwise."""
+    async with serving(Script(first_chunk_delay_s=3.5)) as served:
+        ((turn,),) = await bots([plan_of("voicegate", served, [{"text": HELLO}])])
+    assert (audio_of(turn), turn["errors"]) == ((await native_turns([HELLO]))[0], [])
+    assert letters(turn["words"]) == letters(HELLO)
+
+
+async def test_words_after_a_pause_of_the_llm_have_the_time_at_which_they_are_heard() -> None:
+    """A bot that is interrupted after it would else remember what the pause left unsaid."""
+    pause_s = 2.5  # HELLO is spoken in one
+    async with serving() as served:
+        turns = [{"text": HELLO, "continued": MORE, "pause_s": pause_s}]
+        ((turn,),) = await bots([plan_of("voicegate", served, turns)])
+    times_s = [start_s - turn["starts_s"][0] for start_s in turn["starts_s"]]
+    num_before = sum(time_s < pause_s for time_s in times_s)
+    assert times_s == sorted(times_s)
+    assert (letters(turn["words"][:num_before]), letters(turn["words"][num_before:])) == (letters(HELLO), letters(MORE))
+
+
+async def test_a_call_that_ends_while_the_llm_writes_is_spoken_to_the_end() -> None:
+    async with serving() as served:
+        ((turn,),) = await bots([plan_of("voicegate", served, [{"text": HELLO, "interrupted": "by an EndFrame"}])])
+        assert not served.engine.cancels
+    assert (audio_of(turn), turn["errors"]) == ((await native_turns([HELLO]))[0], [])
 
 
 async def test_a_piece_that_cannot_be_sent_is_told_and_the_rest_is_spoken() -> None:

@@ -4,10 +4,11 @@ Tokens go to the server as the LLM writes them. Words come back with their times
 conversation when it is heard: after an interruption the conversation holds what the listener heard, and no more.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from loguru import logger
 from pipecat.frames.frames import (
@@ -15,24 +16,25 @@ from pipecat.frames.frames import (
     EndFrame,
     ErrorFrame,
     Frame,
-    InterruptionFrame,
     StartFrame,
     TTSAudioRawFrame,
     TTSStartedFrame,
     TTSStoppedFrame,
 )
-from pipecat.processors.frame_processor import FrameDirection
 from pipecat.services.settings import NOT_GIVEN, NotGiven, TTSSettings
 from pipecat.services.tts_service import TextAggregationMode, TTSService
 from pipecat.transcriptions.language import Language
 
-from voicegate.clients.python.client import Gate, OpenOptions, connect
+from voicegate.clients.python.client import OpenOptions, connect
 from voicegate.clients.python.context import Context
 from voicegate.clients.python.decode import PcmDecoder
 from voicegate.clients.python.errors import GateError, InvalidInput
 from voicegate.protocol.messages import Format
 
 DEFAULT_URL = "ws://127.0.0.1:8080"
+# Pipecat forgets a turn whose audio pauses for this long, and drops what comes later. The server ends each context by
+# itself, within a day at most (`--context-life-s`), and a connection that is lost for good ends it here.
+_LONGEST_PAUSE_S: Final = 86_400.0
 
 
 @dataclass
@@ -44,6 +46,24 @@ class VoicegateTTSSettings(TTSSettings):
 
     speed: float | NotGiven | None = field(default_factory=lambda: NOT_GIVEN)
     instruct: str | NotGiven | None = field(default_factory=lambda: NOT_GIVEN)
+
+
+class _Playout:
+    """One turn's audio, played as it comes: it pauses where all is played and the LLM, say, has not gone on."""
+
+    def __init__(self) -> None:
+        self.paused_s = 0.0  # in all, before the audio that was noted last
+        self._start_s: float | None = None  # of the event loop's clock
+        self._audio_s = 0.0
+
+    def note(self, audio_s: float) -> None:
+        """So much has come."""
+        now_s = asyncio.get_running_loop().time()
+        if self._start_s is None and audio_s:
+            self._start_s = now_s
+        if self._start_s is not None:
+            self.paused_s = max(self.paused_s, now_s - self._start_s - self._audio_s)
+        self._audio_s += audio_s
 
 
 class VoicegateTTSService(TTSService):
@@ -69,11 +89,11 @@ class VoicegateTTSService(TTSService):
         super().__init__(
             text_aggregation_mode=text_aggregation_mode,
             push_text_frames=False,  # words are pushed with their times, when they are heard
+            stop_frame_timeout_s=_LONGEST_PAUSE_S,
             settings=chosen,
             **kwargs,
         )
-        self._address = connect(url, api_key=api_key, ca_file=ca_file)
-        self._gate: Gate | None = None
+        self._gate = connect(url, api_key=api_key, ca_file=ca_file)
         self._contexts: dict[str, Context] = {}  # by pipecat's ids
         # Pipecat's id of a turn that could not be opened. Each of its tokens would fail again, and wait for that.
         self._refused_id: str | None = None
@@ -92,7 +112,7 @@ class VoicegateTTSService(TTSService):
         """Connects, so that the first turn need not; the client connects again by itself."""
         await super().start(frame)
         try:
-            self._gate = await self._address.__aenter__()
+            await self._gate
         except GateError as error:
             await self._call_event_handler("on_connection_error", str(error))
             await self.push_error(f"voicegate: {error}", exception=error)
@@ -100,7 +120,9 @@ class VoicegateTTSService(TTSService):
         await self._call_event_handler("on_connected")
 
     async def stop(self, frame: EndFrame) -> None:
-        """Ends what runs."""
+        """Ends what runs, once all that was written is spoken: pipecat waits for the audio of each turn."""
+        for context in list(self._contexts.values()):
+            await self._carefully(context.end())
         await super().stop(frame)
         await self._close()
 
@@ -112,9 +134,9 @@ class VoicegateTTSService(TTSService):
     async def _close(self) -> None:
         for context_id in list(self._contexts):
             self._abandon(context_id)  # else each would tell that its connection is lost
-        if self._gate is not None:
-            self._gate = None
-            await self._address.close()
+        was_connected = self._gate.is_connected
+        await self._gate.close()
+        if was_connected:
             await self._call_event_handler("on_disconnected")
 
     # --- a turn -------------------------------------------------------------------------------------------
@@ -159,22 +181,14 @@ class VoicegateTTSService(TTSService):
         """Barge-in: the server drops the rest."""
         self._abandon(context_id)
 
-    async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
-        """Ends at an interruption also contexts that pipecat does not name: those that were quiet for too long."""
-        await super().process_frame(frame, direction)
-        if isinstance(frame, InterruptionFrame):
-            for context_id in self._contexts.keys() - set(self.get_audio_contexts()):
-                self._abandon(context_id)
-
     def _abandon(self, context_id: str) -> None:
         if (context := self._contexts.pop(context_id, None)) is not None:
             context.abandon()
 
     async def _open(self, context_id: str) -> Context:
         """Raises GateError."""
-        if self._gate is None:
-            self._gate = await self._address.__aenter__()
-        context = await self._gate.open(**self._options())
+        gate = await self._gate  # where there was no server at the start
+        context = await gate.open(**self._options())
         self._contexts[context_id] = context
         self.create_task(self._receive(context_id, context), name=f"voicegate {context_id}")
         return context
@@ -196,23 +210,26 @@ class VoicegateTTSService(TTSService):
         """Audio and words of one turn, in the order in which they are heard."""
         decoder = PcmDecoder(context.opened)
         num_words = 0
+        playout = _Playout()
         try:
             async for audio in context:
-                num_words = await self._tell_words(context_id, context, num_words)
-                if samples := decoder.decode(audio):
+                samples = decoder.decode(audio)
+                playout.note(len(samples) / (2 * decoder.rate_hz))
+                num_words = await self._tell_words(context_id, context, num_words, playout.paused_s)
+                if samples:
                     frame = TTSAudioRawFrame(samples, decoder.rate_hz, 1, context_id=context_id)
                     await self.append_to_audio_context(context_id, frame)
         except GateError as error:
             await self.push_error(f"voicegate: {error}", exception=error)
         if self._contexts.get(context_id) is context:  # else it was interrupted, and no task waits for its end
-            await self._tell_words(context_id, context, num_words)
+            await self._tell_words(context_id, context, num_words, playout.paused_s)
             await self.append_to_audio_context(context_id, TTSStoppedFrame(context_id=context_id))
             await self._forget(context_id)
 
-    async def _tell_words(self, context_id: str, context: Context, num_told: int) -> int:
+    async def _tell_words(self, context_id: str, context: Context, num_told: int, paused_s: float) -> int:
         """Returns how many are told now. Pieces hold their own blanks: together they are the text, to the letter."""
         items = context.alignments
-        new = [(item.text, item.start_ms / 1000) for item in items[num_told:]]
+        new = [(item.text, item.start_ms / 1000 + paused_s) for item in items[num_told:]]
         if new:
             await self.add_word_timestamps(new, context_id, includes_inter_frame_spaces=True)
         return len(items)
