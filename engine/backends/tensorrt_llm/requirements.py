@@ -21,11 +21,6 @@ def check_requirements(device: torch.device) -> str:
     """The package's version. Raises EngineError that says what does not fit, and what to do."""
     if device.type != "cuda":
         raise EngineError("--llm-backend tensorrt-llm needs a GPU; on a CPU use torch, or auto")
-    if device.index:
-        raise EngineError(
-            f"TensorRT-LLM runs on the first GPU that it sees, and the engine is on {device}: "
-            f"start with CUDA_VISIBLE_DEVICES={device.index}"
-        )
     capability = torch.cuda.get_device_capability(device)
     if capability not in _CAPABILITIES:
         known = ", ".join(f"{major}.{minor}" for major, minor in _CAPABILITIES)

@@ -30,11 +30,9 @@ def test_the_series_is_the_one_whose_contract_is_checked() -> None:
     assert contract.ENTRIES["_meta"]["target"].split()[1].startswith(f"{SERIES}.")
 
 
-def test_a_cpu_another_gpu_and_an_old_one(hopper: pytest.MonkeyPatch) -> None:
+def test_a_cpu_and_an_old_gpu(hopper: pytest.MonkeyPatch) -> None:
     with pytest.raises(EngineError, match="needs a GPU; on a CPU use torch"):
         check_requirements(torch.device("cpu"))
-    with pytest.raises(EngineError, match="CUDA_VISIBLE_DEVICES=1"):
-        check_requirements(torch.device("cuda", 1))
     hopper.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
     with pytest.raises(EngineError, match=r"this one has 7\.5: use --llm-backend cuda"):
         check_requirements(GPU)
