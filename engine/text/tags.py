@@ -86,7 +86,8 @@ def without_spelling(text: str) -> str:
 
 def is_spelling_behind(text: str, *, was_spelling: bool) -> bool:
     """Whether what follows `text` is to be spelled, as the last tag in it says."""
-    return was_spelling if "spell>" not in text else _SPELL_EDGE.findall(text)[-1] == "<spell>"
+    edges = _SPELL_EDGE.findall(text) if "spell>" in text else []
+    return edges[-1] == "<spell>" if edges else was_spelling
 
 
 def read_around_tags(pieces: list[str], read: Callable[[str], str], *, has_blanks: bool) -> str:

@@ -132,6 +132,10 @@ def test_spelling_goes_on_over_a_flush() -> None:
     assert parts == ["It is A B", "one two for five kilometers."]
 
 
+def test_the_end_of_a_spelling_tag_alone_is_text() -> None:
+    assert read(["Type spell> here. ", "It is 5 km."]) == "Type spell greater than here. It is five kilometers."
+
+
 def test_what_is_said_as_it_is_written_has_no_tags() -> None:
     reader = SpanReader("en", tags={"[breath]"}, is_normalized=False)
     text = "[breath] I [R][EH1][D] <spell>AB12</spell>"
