@@ -19,7 +19,6 @@ from voicegate.engine.interface import AudioFormat
 class EncoderServer:
     def __init__(self) -> None:
         self._encoders: dict[int, PacketEncoder] = {}
-        self._heard: set[int] = set()  # has been given samples
 
     def serve(self, source: BinaryIO, target: BinaryIO) -> None:
         write_frame(target, Status.READY, 0, 0, b"")
@@ -28,7 +27,7 @@ class EncoderServer:
             try:
                 answer = self._perform(Operation(kind), number, body)
             except Exception as error:  # noqa: BLE001 - told to the engine, which fails this utterance alone
-                self._forget(number)
+                self._encoders.pop(number, None)
                 write_frame(target, Status.FAILED, number, 0, repr(error).encode())
                 continue
             if answer is not None:
@@ -42,19 +41,14 @@ class EncoderServer:
                 return None
             case Operation.ENCODE:
                 samples = np.frombuffer(body, np.float32)
-                self._heard.add(number)
                 return self._encoders[number].encode(samples), len(samples)
             case Operation.FLUSH:
                 return self._encoders[number].flush()
             case Operation.FINISH:
-                return self._encoders[number].finish() if number in self._heard else [], 0
+                return self._encoders[number].finish(), 0
             case Operation.CLOSE:
-                self._forget(number)
+                self._encoders.pop(number, None)
                 return None
-
-    def _forget(self, number: int) -> None:
-        self._encoders.pop(number, None)
-        self._heard.discard(number)
 
 
 def main() -> None:

@@ -63,7 +63,6 @@ class LocalEncoding:
 
     def __init__(self, encoder: PacketEncoder) -> None:
         self._encoder = encoder
-        self._has_samples = False
         self._tell_failure: TellFailure = lambda _: None
         self._failure: str | None = None
 
@@ -73,14 +72,13 @@ class LocalEncoding:
             tell(self._failure)
 
     def encode(self, samples: Samples, answer: Answer) -> None:
-        self._has_samples = True
         self._answer(answer, lambda: (self._encoder.encode(samples), len(samples)))
 
     def flush(self, answer: Answer) -> None:
         self._answer(answer, self._encoder.flush)
 
     def finish(self, answer: Answer) -> None:
-        self._answer(answer, lambda: (self._encoder.finish() if self._has_samples else [], 0))
+        self._answer(answer, lambda: (self._encoder.finish(), 0))
 
     def close(self) -> None:
         pass

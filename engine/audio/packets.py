@@ -27,7 +27,7 @@ class PacketEncoder(Protocol):
         """Complete the packet that is begun, if any, with silence; return it and the samples of silence added."""
 
     def finish(self) -> list[bytes]:
-        """The rest. The encoder takes no more samples."""
+        """The rest; nothing of no samples. The encoder takes no more."""
 
 
 class OpusPacketEncoder:
@@ -35,8 +35,10 @@ class OpusPacketEncoder:
         self._encoder = OpusEncoder(bitrate_bps=audio.bitrate_bps)
         self._framer = _Framer(audio.frame_ms)
         self.pre_skip_48k = self._encoder.lookahead_samples * units.OPUS_CLOCK_PER_SAMPLE
+        self._has_samples = False
 
     def encode(self, samples: Samples) -> list[bytes]:
+        self._has_samples = self._has_samples or len(samples) > 0
         return [self._encoder.encode(frame) for frame in self._framer.push(samples)]
 
     def flush(self) -> tuple[list[bytes], int]:
@@ -44,6 +46,8 @@ class OpusPacketEncoder:
         return self.encode(np.zeros(padding, np.float32)), padding
 
     def finish(self) -> list[bytes]:
+        if not self._has_samples:
+            return []
         # The decoder's output lags by the encoder's delay: the last samples need that much silence behind them.
         lag = np.zeros(self._encoder.lookahead_samples, np.float32)
         packets = self.encode(lag)

@@ -113,7 +113,7 @@ class FakeSpeech:
 
     def finish(self) -> list[EngineEvent]:
         """The rest in the encoder."""
-        return self._audio_ready(self.encoder.finish()) if self.num_samples else []
+        return self._audio_ready(self.encoder.finish())
 
     def _answer_flush(self) -> list[EngineEvent]:
         # A flush delivers whole packets, so what does not fill one is filled with silence.

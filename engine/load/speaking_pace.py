@@ -9,8 +9,9 @@ from voicegate.engine.core.clause_feed import max_letters
 from voicegate.engine.core.prompting import PassPrompt, voice_prompt
 from voicegate.engine.interface import EngineError
 from voicegate.engine.llm.backend import LlmBackend, SequenceRequest
-from voicegate.engine.load.build import configured_voices, set_threads
+from voicegate.engine.load.build import configured_voices, readable, set_threads
 from voicegate.engine.load.devices import open_device, resolved_for_device
+from voicegate.engine.load.family import load_tokenizer
 from voicegate.engine.load.llm import load_llm
 from voicegate.engine.load.progress import SILENT
 from voicegate.engine.load.startup import ModelStart
@@ -48,23 +49,19 @@ def measure_pace(
     """
     set_threads(config)
     config = resolved_for_device(config)
-    try:
+    with readable(config):
         model = load_model_config(config.model_dir)
         voices = configured_voices(config, model)
         if voice_name not in voices:
             raise EngineError(f"{config.model_dir} has no voice {voice_name!r}; it has {', '.join(voices)}")
         voice = voices[voice_name]
-        tokenizer = TextTokenizer.from_file(
-            config.model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id
-        )
+        tokenizer = load_tokenizer(config.model_dir, model)
         prompt = voice_prompt(voice, tokenizer, instruct_prefix=model.instruct_prefix)
         reader = SpanReader(voice.language(model.languages) or model.languages[0], tags=tokenizer.tags)
         sentences = [_read(text, reader, tokenizer, max_letters(config.max_clause_tokens)) for text in texts]
         device = open_device(config)
         start = ModelStart(device.device, SILENT)
         llm = load_llm(config, model, device, num_prompt_tokens=voice.num_tokens, start=start)
-    except (ValueError, OSError) as error:
-        raise EngineError(f"cannot load the model in {config.model_dir}: {error}") from error
     with closing(llm):
         start.finish()
         said, num_done = [], 0

@@ -15,7 +15,7 @@ from voicegate.engine.child_process import start_module
 from voicegate.engine.interface import EngineError, NewVoice, Unsupported, VoiceRefused
 from voicegate.engine.voices.checks import check_texts
 from voicegate.engine.voices.maker_wire import Answer, Made, Task, read_message, write_message
-from voicegate.engine.voices.making import voice_of
+from voicegate.engine.voices.making import unpacked
 from voicegate.engine.voices.sound_files import check_is_sound_file
 from voicegate.engine.voices.voice import Voice
 
@@ -68,7 +68,7 @@ class ProcessMaker:
             self._makings.discard(making)
             making.end()
         if isinstance(answer, Made):
-            return voice_of(new.name, answer)
+            return unpacked(answer.voice)
         raise _ERRORS.get(answer.error, EngineError)(answer.message)
 
     def close(self) -> None:

@@ -17,15 +17,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True, tag=True):
-    """A Voice, whose tensors are bytes."""
-
-    prompt_text: str
-    transcript: str
-    description: str
-    speech_tokens: bytes  # int64
-    mel: bytes  # float32, [*, 80]
-    embedding: bytes  # float32
-    trimmed_s: tuple[float, float] = (0.0, 0.0)  # of the recording's silence, at its start and its end
+    voice: bytes  # as making.py packs it
 
 
 class NotMade(msgspec.Struct, frozen=True, tag=True):

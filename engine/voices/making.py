@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import torch
 
-from voicegate.engine import units
 from voicegate.engine.interface import EngineError, NewVoice
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.enrolment import load_enroller
 from voicegate.engine.voices.maker_wire import Answer, Made, NotMade, Task
-from voicegate.engine.voices.trimming import Trimmed
 from voicegate.engine.voices.voice import Voice
 
 
@@ -31,30 +30,22 @@ def answer_to(task: Task) -> Answer:
         voice = make_voice(model_dir, load_model_config(model_dir), task.voice)
     except EngineError as error:
         return NotMade(type(error).__name__, str(error))
-    return Made(
-        prompt_text=voice.prompt_text,
-        transcript=voice.transcript,
-        description=voice.description,
-        speech_tokens=_bytes_of(voice.speech_tokens, torch.int64),
-        mel=_bytes_of(voice.mel, torch.float32),
-        embedding=_bytes_of(voice.embedding, torch.float32),
-        trimmed_s=(voice.trimmed.start_s, voice.trimmed.end_s),
-    )
+    return Made(packed(voice))
 
 
-def voice_of(name: str, made: Made) -> Voice:
-    return Voice(
-        name=name,
-        description=made.description,
-        prompt_text=made.prompt_text,
-        transcript=made.transcript,
-        speech_tokens=torch.frombuffer(bytearray(made.speech_tokens), dtype=torch.int64),
-        mel=torch.frombuffer(bytearray(made.mel), dtype=torch.float32).reshape(-1, units.NUM_MELS),
-        embedding=torch.frombuffer(bytearray(made.embedding), dtype=torch.float32),
-        trimmed=Trimmed(*made.trimmed_s),
-    )
+def packed(voice: Voice) -> bytes:
+    return msgspec.msgpack.encode(voice, enc_hook=_plain)
 
 
-def _bytes_of(tensor: torch.Tensor, dtype: torch.dtype) -> bytes:
-    assert tensor.dtype is dtype, f"{tensor.dtype} is not {dtype}"
-    return tensor.contiguous().numpy().tobytes()
+def unpacked(content: bytes) -> Voice:
+    voice: Voice = msgspec.msgpack.decode(content, type=Voice, dec_hook=_tensor)
+    return voice
+
+
+def _plain(tensor: torch.Tensor) -> tuple[str, list[int], bytes]:
+    return str(tensor.dtype).removeprefix("torch."), list(tensor.shape), tensor.contiguous().numpy().tobytes()
+
+
+def _tensor(_: type, plain: tuple[str, list[int], bytes]) -> torch.Tensor:
+    dtype, shape, content = plain
+    return torch.frombuffer(bytearray(content), dtype=getattr(torch, dtype)).reshape(shape)
