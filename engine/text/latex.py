@@ -4,61 +4,15 @@ Only what is said the same way in every formula; a command without a reading is 
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
+from voicegate.engine.text.data_files import read_data
 from voicegate.engine.text.patterns import any_of
 
-_GREEK: Final = (
-    *(
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-    ),
-    *("omicron", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
-)
-_COMMANDS: Final = {
-    **{letter: letter for letter in _GREEK},
-    **{letter.capitalize(): letter for letter in _GREEK},
-    **dict.fromkeys(("times", "cdot", "ast"), "×"),
-    **dict.fromkeys(("le", "leq", "leqslant"), "≤"),
-    **dict.fromkeys(("ge", "geq", "geqslant"), "≥"),
-    **dict.fromkeys(("ne", "neq"), "≠"),
-    **dict.fromkeys(("approx", "sim", "simeq"), "≈"),
-    **dict.fromkeys(("lt",), "<"),
-    **dict.fromkeys(("gt",), ">"),
-    **dict.fromkeys(("quad", "qquad", "left", "right", "displaystyle", "limits"), " "),
-    **dict.fromkeys(("ldots", "cdots", "dots"), "..."),
-    **dict.fromkeys(("to", "rightarrow"), "to"),
-    "int": "integral",
-    "sum": "sum",
-    "prod": "product",
-    "partial": "partial",
-    "in": "in",
-    "forall": "for all",
-    "exists": "there is",
-    "cup": "union",
-    "cap": "intersection",
-    "div": "÷",
-    "pm": "±",
-    "infty": "∞",
-    "circ": "°",
-    "ln": "ln",
-    "log": "log",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "lim": "lim",
+_DATA: Final = read_data("latex", dict[str, Any])
+_COMMANDS: Final[dict[str, str]] = {
+    **_DATA["commands"],
+    **{name: letter for letter in _DATA["greek"].split() for name in (letter, letter.capitalize())},
 }
 # One that any formula may have, as a pattern.
 FORMULA_COMMAND: Final = rf"\\(?:[dt]?frac|sqrt|{any_of(_COMMANDS)})(?![A-Za-z])"

@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from voicegate.engine.text.cleanup import PAUSE
+from voicegate.engine.text.patterns import roman_value
 
 _ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});")
 _COMMENT: Final = re.compile(r"<!--[^<>]{0,400}-->")
@@ -70,7 +71,6 @@ _ITEM: Final = re.compile(
     r"[ \t]{0,40}(?:[-*+][ \t]|(?:> ?)+|#{1,6}[ \t]|\||(?P<number>\d{1,3})[.)][ \t]"
     r"|(?P<roman>X{0,2}(?:IX|IV|V?I{1,3}|V)|X{1,2})[.)][ \t](?=[A-Z*_]))"
 )
-_ROMAN_DIGITS: Final = {"I": 1, "V": 5, "X": 10}
 # A line that one letter opens is an item where it is a heading: "I. Introduction", and not "V. Putin met her."
 _HEADING: Final = re.compile(r"[ \t]{0,40}[IVX][.)][ \t]+\S{1,30}(?:[ \t]+\S{1,30}){0,5}[ \t]*\Z")
 # Lines that are meant to be lines: a hard break or bold behind them, a label before.
@@ -157,12 +157,6 @@ def _item(line: str, *, is_last: bool, may_be_roman: bool) -> re.Match[str] | No
     return marker if is_heading else None
 
 
-def _roman_number(roman: str) -> str:
-    values = [_ROMAN_DIGITS[letter] for letter in roman]
-    total = sum(-value if value < max(values[index:]) else value for index, value in enumerate(values))
-    return str(total) if roman else ""
-
-
 def _joined_lines(text: str, *, are_lines_phrases: bool, has_roman_items: bool) -> str:
     """One line: a blank line, a heading and a list item end a sentence; other line ends are pauses, or blanks."""
     parts: list[str] = []
@@ -182,7 +176,7 @@ def _joined_lines(text: str, *, are_lines_phrases: bool, has_roman_items: bool) 
         if marker is None:
             parts.append(line)
             continue
-        number = marker["number"] or _roman_number(marker["roman"] or "")
+        number = marker["number"] or roman_value(marker["roman"] or "")
         rest = line[marker.end() :]
         parts.append(
             (f"{number}. " if number else "") + (rest.replace("|", PAUSE) if marker[0].endswith("|") else rest)

@@ -4,18 +4,11 @@ from typing import Final
 
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.chinese.digits import say_digits as say_chinese_digits
+from voicegate.engine.text.chinese.measures import SPELLED_SIGNS
+from voicegate.engine.text.english.data import DATA
 from voicegate.engine.text.english.numbers import say_digits as say_english_digits
 
-_SIGNS: Final = {
-    "en": {
-        ".": "dot", "-": "dash", "_": "underscore", "@": "at", "/": "slash", "\\": "backslash", "+": "plus",
-        "#": "hash", "*": "star", "&": "and", "=": "equals", ":": "colon", "$": "dollar sign", "%": "percent",
-    },
-    "zh": {
-        ".": "点", "-": "杠", "_": "下划线", "@": "艾特", "/": "斜杠", "\\": "反斜杠", "+": "加", "#": "井号",
-        "*": "星号", "&": "和", "=": "等于", ":": "冒号", "$": "美元符", "%": "百分号",
-    },
-}  # fmt: skip
+_SIGNS: Final = {"en": DATA["spelled_signs"], "zh": SPELLED_SIGNS}
 _CHINESE: Final = frozenset({"zh", "yue"})
 
 

@@ -38,37 +38,7 @@ CODE_END: Final = r"(?![\w%]|[.,:/-]\d)"
 # Services that everybody calls by their digits.
 SERVICES: Final = "[2-8]11|988|999|112|111|101"
 # Behind these a letter at the number is one: seat 14B.
-PLACES: Final = any_of(
-    {
-        spelling
-        for name in (
-            *("seat", "seats", "gate", "gates", "row", "room", "rooms", "apartment", "apt", "apt.", "flat", "unit"),
-            *(
-                "suite",
-                "building",
-                "terminal",
-                "platform",
-                "track",
-                "exit",
-                "section",
-                "table",
-                "locker",
-                "bus",
-                "form",
-                "lot",
-                "ward",
-                "zone",
-                "route",
-                "size",
-                "number",
-                "no.",
-            ),
-        )
-        for spelling in (name, name.title())
-    }
-)
-
-
+PLACES: Final = any_of(spelling for name in DATA["words"]["places"] for spelling in (name, name.title()))
 # As they stand before a number without a full stop: Hwy 1, Apt 4.
 _BEFORE_NUMBER: Final[dict[str, str]] = DATA["before_numbers"]
 

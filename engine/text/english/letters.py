@@ -18,7 +18,7 @@ from voicegate.engine.text.english.abbreviations import (
 )
 from voicegate.engine.text.english.data import DATA
 from voicegate.engine.text.english.streets import STREETS, street_name, without_stop
-from voicegate.engine.text.patterns import any_of
+from voicegate.engine.text.patterns import any_of, roman_value
 
 _VOWELS: Final = frozenset("AEIOUY")
 _MAX_SPELLED_LETTERS: Final = 5  # longer words in capitals are shouted, not spelled
@@ -41,8 +41,7 @@ _READ: Final[dict[str, str]] = {
 }
 # Behind these a Roman number is "the second".
 RULERS: Final = any_of(DATA["words"]["rulers"])
-_NUMBERED: Final = re.compile(rf"\b({any_of(DATA['words']['numbered_in_roman'])}) ([IVXLC]{{1,7}})\b(?!['.-]\w)")
-_ROMAN_VALUES: Final = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_NUMBERED: Final = re.compile(rf"\b({any_of(DATA['words']['numbered_in_roman'])}) ([IVX]|[IVXLC]{{2,7}})\b(?!['.-]\w)")
 # Into veins, and no number: "an IV drip", "the IV line".
 _DRIP: Final = re.compile(
     r"(?<=\b[Aa]n )IV\b|\bIV(?= (?:drip|fluid|line|bag|pole|pump|push|access|catheter|needle|therapy|treatment|infusion"
@@ -82,7 +81,7 @@ _CAPITALS: Final = re.compile(r"\b([A-Z]{2,})('?s)?\b")
 def read_letters(text: str) -> str:
     # Each step may look for what the ones before it leave: a blank, a capital, a single letter.
     text = _CAPITALS_HYPHEN.sub(" ", _STATE.sub(lambda match: STATES[match[1]], text))
-    text = _NUMBERED.sub(lambda match: f"{match[1]} {numbers.say_integer(str(_roman_value(match[2])))}", text)
+    text = _NUMBERED.sub(_numbered, text)
     text = _RULER.sub(lambda match: f"{match[1]} the {REGNAL[match[2]]}", text)
     text = _INNER_STOP.sub(_inner_stop, _DOTTED.sub(_dotted, text))
     text = _INITIAL.sub(_initial, text)
@@ -96,9 +95,9 @@ def read_letters(text: str) -> str:
     return _CAPITALS.sub(_capitals, text)
 
 
-def _roman_value(roman: str) -> int:
-    values = [_ROMAN_VALUES[letter] for letter in roman]
-    return sum(-value if value < max(values[index:]) else value for index, value in enumerate(values))
+def _numbered(match: re.Match[str]) -> str:
+    value = roman_value(match[2])
+    return match[0] if value is None else f"{match[1]} {numbers.say_integer(str(value))}"
 
 
 def _behind(match: re.Match[str]) -> str:

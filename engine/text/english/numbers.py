@@ -1,14 +1,25 @@
-"""Digits -> English words. Pure. Input is digits as written, never floats."""
+"""Digits -> English words, by num2words. Pure. Input is digits as written, never floats."""
 
 import re
+from functools import lru_cache
 from typing import Final
+
+from num2words import num2words
 
 # Longer integers are read digit by digit. Lower -> "one zero zero ..."; higher -> sentences of "quadrillion".
 MAX_CARDINAL_DIGITS: Final = 15
 # A plain run of this many digits is rather a telephone or account number than a count, unless it is round.
 _MIN_CODE_DIGITS: Final = 7
+# Numbers whose words are kept. Lower -> num2words is asked again, 70 microseconds a number.
+_NUM_KEPT: Final = 16_384
 _INDIAN: Final = re.compile(r"\d{1,2}(?:,\d\d)+,\d{3}")
 _YEARS: Final = (range(1100, 2000), range(2000, 2100))
+
+
+@lru_cache(_NUM_KEPT)
+def _words(value: int, kind: str = "cardinal") -> str:
+    """`kind`: cardinal, ordinal or year. Its commas would be pauses."""
+    return str(num2words(value, lang="en", to=kind)).replace(",", "")
 
 
 def say_digits(digits: str) -> str:
@@ -23,7 +34,7 @@ def say_integer(digits: str) -> str:
     digits = digits.replace(",", "")
     if len(digits) > MAX_CARDINAL_DIGITS or (len(digits) > 1 and digits.startswith("0")):
         return say_digits(digits)
-    return _cardinal(int(digits))
+    return _words(int(digits))
 
 
 def say_number(number: str) -> str:
@@ -50,20 +61,12 @@ def say_ordinal(digits: str) -> str:
     digits = digits.replace(",", "")
     if len(digits) > MAX_CARDINAL_DIGITS:
         return say_digits(digits)
-    words = _cardinal(int(digits))
-    start = max(words.rfind(" "), words.rfind("-")) + 1
-    last = words[start:]
-    return words[:start] + _ORDINALS.get(last, last.removesuffix("y") + "ie" * last.endswith("y") + "th")
+    return _words(int(digits), "ordinal")
 
 
 def say_year(digits: str) -> str:
-    value = int(digits)
-    century, year = divmod(value, 100)
-    if not century or (century % 10 == 0 and year < 10):  # two thousand and five
-        return _cardinal(value)
-    if not year:
-        return f"{_cardinal(century)} hundred"
-    return f"{_cardinal(century)} {'oh-' * (year < 10)}{_below_thousand(year)}"
+    """ "1905" -> nineteen oh-five; "2005" -> two thousand and five."""
+    return _words(int(digits), "year")
 
 
 def say_decade(digits: str) -> str:
@@ -88,53 +91,13 @@ def say_fraction(numerator: str, denominator: str) -> str:
     return f"{say_integer(numerator)} {singular if top == 1 else plural}"
 
 
-def _cardinal(value: int) -> str:
-    """ "and" stands behind hundreds, and before what is left below a hundred: a thousand and one."""
-    if value < 1000:
-        return _below_thousand(value)
-    words: list[str] = []
-    for power, name in _SCALES:
-        count, value = divmod(value, power)
-        if count:
-            words += (_below_thousand(count), name)
-    if value:
-        words += ("and", _below_thousand(value)) if value < 100 else (_below_thousand(value),)
-    return " ".join(words)
-
-
 def _indian(value: int) -> str:
     """As it is grouped: 1,00,000 is a lakh, 1,00,00,000 a crore."""
     crores, rest = divmod(value, 10**7)
     lakhs, rest = divmod(rest, 10**5)
-    parts = [f"{_cardinal(count)} {name}" for count, name in ((crores, "crore"), (lakhs, "lakh")) if count]
-    return " ".join([*parts, _cardinal(rest)] if rest or not parts else parts)
-
-
-def _below_thousand(value: int) -> str:
-    hundreds, rest = divmod(value, 100)
-    if hundreds:
-        return f"{_SMALL[hundreds]} hundred" + (f" and {_below_thousand(rest)}" if rest else "")
-    if rest < len(_SMALL):
-        return _SMALL[rest]
-    tens, ones = divmod(rest, 10)
-    return _TENS[tens] + (f"-{_SMALL[ones]}" if ones else "")
+    parts = [f"{_words(count)} {name}" for count, name in ((crores, "crore"), (lakhs, "lakh")) if count]
+    return " ".join([*parts, _words(rest)] if rest or not parts else parts)
 
 
 _MAX_NAMED_DENOMINATOR: Final = 20
 _DIGIT_NAMES: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_SMALL: Final = (
-    *_DIGIT_NAMES,
-    *("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
-)
-_TENS: Final = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_SCALES: Final = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
-# Those that do not just end in -th.
-_ORDINALS: Final = {
-    "one": "first",
-    "two": "second",
-    "three": "third",
-    "five": "fifth",
-    "eight": "eighth",
-    "nine": "ninth",
-    "twelve": "twelfth",
-}

@@ -73,28 +73,7 @@ _SHORT_WORDS: Final = re.compile(rf"(?<![\w.-])(?:{any_of(DATA['shorthand'])})(?
 _SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+=>$€£¥₹₩-]")  # every one of these rules needs one
 # "wait .env" is a name, and "./run.sh" another.
 _LEADING_DOT: Final = re.compile(r"(?:(?<=\s)|^)(?:\.NET\b|\./(?=\w)|\.(?=[A-Za-z]{2}))")
-_SYMBOL_NAMES: Final = {
-    "&": "and",
-    "&&": "and",
-    "||": "or",
-    "@": "at",
-    "+": "plus",
-    "=": "equals",
-    "%": "percent",
-    "<": "less than",
-    ">": "greater than",
-    "×": "times",
-    "÷": "divided by",
-    "±": "plus or minus",
-    "≈": "about",
-    "≤": "less than or equal to",
-    "≥": "greater than or equal to",
-    "≠": "not equal to",
-    "∞": "infinity",
-    "§": "section",
-    "‰": "per mille",
-    "°": "degrees",
-}
+_SYMBOL_NAMES: Final[dict[str, str]] = DATA["sign_names"]
 _SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹₩*^\\/~|\"-]+")
 
 # "Dr", "Ave", "Fri" and their like are read without a full stop, too.

@@ -9,10 +9,11 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from voicegate.engine.text.languages.definition import LanguageEntry, NativeEntry
+from voicegate.engine.text.languages.definition import LanguageEntry
 from voicegate.engine.text.languages.measures import Measures
-from voicegate.engine.text.languages.number_words import Form, Native, NumberWords, roman_value
+from voicegate.engine.text.languages.number_words import NumberWords
 from voicegate.engine.text.languages.templates import Converter
+from voicegate.engine.text.patterns import roman_value
 
 _APOSTROPHE: Final = "'"
 
@@ -72,18 +73,7 @@ class Converters:
             decimal_mark=self.measures.decimal_mark,
             group_marks=_plain_blanks(self.measures.group_mark) + numbers.group_marks,
         )
-        self._words = NumberWords(
-            language,
-            decimal_word=numbers.decimal,
-            digits=tuple(numbers.digits),
-            decimal_digits=tuple(numbers.decimal_digits or numbers.digits),
-            forms={name: _form(form.arguments, form.endings) for name, form in numbers.forms.items()},
-            ordinal_forms={name: _form(form.arguments, form.endings) for name, form in numbers.ordinal_forms.items()},
-            ordinals=numbers.ordinals,
-            native=_native(numbers.native),
-            decimals=numbers.decimals,
-            glue="" if entry.blanks == "none" else " ",
-        )
+        self._words = NumberWords(language, numbers, glue="" if entry.blanks == "none" else " ")
         self.by_name: dict[str, Converter] = {
             "number": self.number,
             "count": lambda text, form: self.say(str(int(text)), "", form),  # 09 is nine
@@ -178,11 +168,3 @@ class Converters:
 
 def _plain_blanks(marks: str) -> str:
     return marks.replace("\xa0", " ").replace("\u202f", " ")
-
-
-def _form(arguments: dict[str, str], endings: list[tuple[str, str]]) -> Form:
-    return Form(tuple(arguments.items()), tuple((re.compile(pattern), ending) for pattern, ending in endings))
-
-
-def _native(entry: NativeEntry | None) -> Native | None:
-    return None if entry is None else Native(tuple(entry.tens), tuple(entry.ones), entry.exceptions)

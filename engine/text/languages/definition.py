@@ -32,6 +32,7 @@ class NumbersEntry(_Entry, frozen=True):
     decimal: str  # the word at the decimal mark
     digits: _Digits  # as codes and telephone numbers are said
     decimal_digits: list[str] = []  # behind the decimal mark, where they are others
+    # How those are said: one by one; two of them as a number (trois virgule vingt-cinq); три целых пять десятых.
     decimals: Literal["digits", "pairs", "num2words"] = "digits"
     group_marks: str = ""  # beside CLDR's
     forms: dict[str, FormEntry] = {}
