@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.distribution import (
+    pytest_collection,
     pytest_collection_modifyitems,
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
@@ -23,6 +24,7 @@ from tests.soak.keeping import keep
 
 __all__ = [
     "keep",
+    "pytest_collection",
     "pytest_collection_modifyitems",
     "pytest_xdist_auto_num_workers",
     "pytest_xdist_make_scheduler",

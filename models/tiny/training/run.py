@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import torch
-import torch._dynamo
 from torch import nn
 
 _SAVE_EVERY_S: Final = 45.0
@@ -54,7 +53,7 @@ def compiled(function: Function, options: argparse.Namespace) -> Function:
     """On a GPU, as far as torch.compile can; what it cannot runs as it is."""
     if options.device.type != "cuda":
         return function
-    torch._dynamo.config.suppress_errors = True
+    torch._dynamo.config.suppress_errors = True  # torch imports it when it is asked for: seconds
     torch._dynamo.config.recompile_limit = 64
     return cast(Function, torch.compile(function, dynamic=False))
 
