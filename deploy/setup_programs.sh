@@ -1,6 +1,6 @@
 #!/bin/sh
 # Programs that some tests run: HAProxy, nginx and Caddy those of deploy/'s configurations and of the docs, Firefox and a
-# PulseAudio without a sound card those of the browser client, g++ that of a CUDA kernel on a CPU, npm what
+# PulseAudio without a sound card those of the browser client, Redis (or Valkey) those of shared jobs, g++ that of a CUDA kernel on a CPU, npm what
 # setup_typescript.sh and setup_node.sh install. Some start services or change a desktop's sound, so all are installed
 # where CI runs alone; elsewhere those tests are skipped, and say so. Never fails: in CI the tests do.
 set -eu
@@ -8,11 +8,14 @@ set -eu
 say() { printf 'setup: %s\n' "$*"; }
 
 missing=""
-for name in haproxy nginx caddy pulseaudio firefox-esr g++ npm; do
+for name in haproxy nginx caddy pulseaudio firefox-esr redis-server g++ npm; do
     PATH="$PATH:/usr/sbin" command -v "$name" >/dev/null 2>&1 || missing="$missing $name"
 done
 if command -v firefox >/dev/null 2>&1; then # which Ubuntu has, and no ESR
     missing=$(printf '%s' "$missing" | sed 's/ firefox-esr//')
+fi
+if command -v valkey-server >/dev/null 2>&1; then
+    missing=$(printf '%s' "$missing" | sed 's/ redis-server//')
 fi
 [ -n "$missing" ] || exit 0
 root="sudo -n"

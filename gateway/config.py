@@ -171,6 +171,11 @@ class GatewayConfig:
     jobs_dir: Path | None = setting(
         None, "folder for jobs, which are spoken in places that live streams leave free; unset: no jobs are taken"
     )
+    jobs_queue: str | None = setting(
+        None,
+        "redis://HOST:PORT of a queue that gateways with one --jobs-dir share; unset: it is in that folder",
+    )
+    jobs_queue_password: str | None = setting(None, "its password", is_secret=True)
     max_jobs: int = setting(1000, "jobs that have not ended; further ones get HTTP 503", at_least=1)
     jobs_per_key: int = setting(100, "of those, with one key; further ones get HTTP 429", at_least=1)
     jobs_text_bytes: int = setting(

@@ -275,6 +275,10 @@ class Gateway:
             for conversation in self._conversations:
                 conversation.engine_hangs(trouble)
 
+    @property
+    def _num_job_places(self) -> int:
+        return 0 if self._jobs is None else self._jobs.num_places
+
     def _may_speak_jobs(self) -> bool:
         return self._phase is Phase.READY and self._watchdog.trouble is None and self._engine.unready_reason is None
 
@@ -304,7 +308,7 @@ class Gateway:
             max_contexts=limits.contexts,
             utterances=self.quotas.in_all(Holding.UTTERANCE),
             max_utterances=0 if info is None else info.max_utterances,
-            room=0 if waiting.trouble else self._engine.room,
+            room=0 if waiting.trouble else self._engine.room + self._num_job_places,
             waiting=waiting.num_waiting,
             max_waiting=waiting.max_waiting,
             retry_after_ms=waiting.retry_after_ms,

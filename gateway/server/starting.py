@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+from urllib.parse import urlsplit
 
 from voicegate.gateway.auth.key_file import read_keys
 from voicegate.gateway.auth.keyring import Allowance, Key, Keyring, digest_of
@@ -72,10 +73,19 @@ def quota_limits_of(config: GatewayConfig) -> QuotaLimits:
 
 def job_settings_of(config: GatewayConfig) -> JobSettings | None:
     """None: no jobs are taken."""
+    queue = config.jobs_queue
+    if config.jobs_dir is None and queue is not None:
+        raise GatewayError("jobs_queue is set, and jobs_dir is unset: audio needs a folder that all gateways share")
     if config.jobs_dir is None:
         return None
+    if queue is not None and urlsplit(queue).scheme not in ("redis", "rediss", "unix"):
+        raise GatewayError("jobs_queue must begin with redis://, rediss:// (TLS) or unix://")
+    if queue is not None and urlsplit(queue).password is not None:
+        raise GatewayError("jobs_queue has a password, which logs would show: set VOICEGATE_JOBS_QUEUE_PASSWORD")
     return JobSettings(
         folder=config.jobs_dir,
+        queue=queue,
+        queue_password=config.jobs_queue_password,
         max_jobs=config.max_jobs,
         per_key=config.jobs_per_key,
         text_bytes=config.jobs_text_bytes,

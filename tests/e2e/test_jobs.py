@@ -76,7 +76,7 @@ async def until_parts(folder: Path, job: str, number: int) -> set[str]:
     """Files of finished parts."""
     async with asyncio.timeout(PATIENCE_S * 8):
         while True:
-            found = {path.name for path in (folder / job).iterdir() if path.name.isdecimal()}
+            found = {path.name for path in (folder / job).glob("*") if path.name.isdecimal()}
             if len(found) >= number:
                 return found
             await asyncio.sleep(0.05)

@@ -186,6 +186,7 @@ async def test_live_streams_find_a_reserve_and_then_take_places_from_parts(tmp_p
         await added(client)
         await served.until(lambda engine: engine.num_live == 3)
         assert served.engine.room == 1, "which is the reserve"
+        assert (await client.get("/v1/capacity")).json()["room"] == 4, "a balancer may send live streams"
         async with connect_to(served.url) as live:
             for name in ("a", "b", "c"):
                 await live.speak(name, "Hello there.")
@@ -196,7 +197,7 @@ async def test_live_streams_find_a_reserve_and_then_take_places_from_parts(tmp_p
 
 
 async def test_one_bad_job_fails_alone(tmp_path: Path) -> None:
-    failing = {number: Fault(FaultKind.FAIL) for number in range(3)}
+    failing = {number: Fault(FaultKind.FAIL) for number in range(5)}
     async with serving(Script(faults=failing), jobs_dir=tmp_path) as served, client_of(served.url) as client:
         bad = await added(client, "Short.")
         told = await until_ended(client, bad)

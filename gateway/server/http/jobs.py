@@ -2,9 +2,8 @@
 
 import asyncio
 import secrets
-import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -23,10 +22,10 @@ from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.visitor import visitor_of
 from voicegate.gateway.server.jobs.cutting import Part, parts_of
 from voicegate.gateway.server.jobs.jobs import Jobs
-from voicegate.gateway.server.jobs.live import opening_of, shot_of
+from voicegate.gateway.server.jobs.ledger import JobRow, State
 from voicegate.gateway.server.jobs.rendering import rendered
-from voicegate.gateway.server.jobs.settings import JobsFull, NoSpace
-from voicegate.gateway.server.jobs.store import JobRow, State
+from voicegate.gateway.server.jobs.requests import opening_of, shot_of
+from voicegate.gateway.server.jobs.settings import JobsFull, NoSpace, QueueDown
 from voicegate.gateway.session.opening import find_refusal
 from voicegate.protocol.dialects.one_shot import PlainAudio, Problem, RequestViolation, decode
 from voicegate.protocol.errors import ErrorCode
@@ -54,68 +53,51 @@ class JobPages:
     @property
     def routes(self) -> list[Route]:
         return [
-            Route(PATH, self._add, methods=["POST"]),
-            Route(PATH, self._list, methods=["GET"]),
-            Route(f"{PATH}/{{id}}", self._show, methods=["GET"]),
-            Route(f"{PATH}/{{id}}", self._cancel, methods=["DELETE"]),
-            Route(f"{PATH}/{{id}}/audio", self._audio, methods=["GET"]),
+            Route(PATH, _guarded(self._add), methods=["POST"]),
+            Route(PATH, _guarded(self._list), methods=["GET"]),
+            Route(f"{PATH}/{{id}}", _guarded(self._show), methods=["GET"]),
+            Route(f"{PATH}/{{id}}", _guarded(self._cancel), methods=["DELETE"]),
+            Route(f"{PATH}/{{id}}/audio", _guarded(self._audio), methods=["GET"]),
         ]
 
-    # --- requests -----------------------------------------------------------------------------------------
+    # --- requests; each raises Refused, NoSpace, QueueDown ----------------------------------------------
 
     async def _add(self, request: Request) -> Response:
-        try:
-            row = await self._added(request)
-        except Refused as refused:
-            return _refusal(request, refused)
-        return json(self._described(row), HTTPStatus.ACCEPTED, Location=f"{PATH}/{row.id}")
+        row = await self._added(request)
+        return json(self._jobs.described(row), HTTPStatus.ACCEPTED, Location=f"{PATH}/{row.id}")
 
     async def _list(self, request: Request) -> Response:
-        try:
-            limit = min(page_size(request, "limit"), _LISTED)
-            rows = await self._jobs.archive.ask(lambda store: store.of_owner(_owner_of(request), limit))
-        except Refused as refused:
-            return _refusal(request, refused)
-        return json({"jobs": [self._described(row) for row in rows]})
+        limit = min(page_size(request, "limit"), _LISTED)
+        rows = await self._jobs.archive.ask(lambda store: store.ledger.of_owner(_owner_of(request), limit))
+        return json({"jobs": [self._jobs.described(row) for row in rows]})
 
     async def _show(self, request: Request) -> Response:
-        try:
-            return json(self._described(await self._found(request)))
-        except Refused as refused:
-            return _refusal(request, refused)
+        return json(self._jobs.described(await self._found(request)))
 
     async def _cancel(self, request: Request) -> Response:
         """One that has ended is taken away, with its audio."""
-        try:
-            row = await self._found(request)
-            if row.ended_s is None:
-                await self._jobs.cancel(row.id)
-                return json(self._described(await self._found(request)))
-            await self._jobs.archive.ask(lambda store: store.remove(row.id))
-        except Refused as refused:
-            return _refusal(request, refused)
-        except (OSError, sqlite3.Error) as error:
-            return _refusal(request, _no_space(str(error)))
+        row = await self._found(request)
+        if row.ended_s is None:
+            await self._jobs.cancel(row)
+            return json(self._jobs.described(await self._found(request)))
+        await self._jobs.archive.ask(lambda store: store.remove(row.id))
         return json({"id": row.id, "deleted": True})
 
     async def _audio(self, request: Request) -> Response:
-        try:
-            row = await self._found(request)
-            take_place(request)
-            part, of_input = _number(request, "part"), _number(request, "input")
-            output = shot_of(row.request).output
-            if part is None and of_input is None:
-                path = await self._jobs.archive.ask(lambda store: store.whole(row.id))
-                if row.state is not State.DONE:
-                    raise _unready(f"job {row.id} is {row.state.value}, not done; `part` asks for a part that is")
-                return FileResponse(path, media_type=output.content_type, headers={"Cache-Control": "no-store"})
-            files = await self._jobs.archive.ask(lambda store: store.files(row.id, part=part, of_input=of_input))
-            if files is None:
-                raise _unready(f"not all of it is made yet; job {row.id} is {row.state.value}")
-            if not files:
-                raise _unknown(f"job {row.id} has no such part; it has {row.parts} of {row.inputs} inputs, from 0 on")
-        except Refused as refused:
-            return _refusal(request, refused)
+        row = await self._found(request)
+        take_place(request)
+        part, of_input = _number(request, "part"), _number(request, "input")
+        output = shot_of(row.request).output
+        if part is None and of_input is None:
+            path = await self._jobs.archive.ask(lambda store: store.files.whole(row.id))
+            if row.state is not State.DONE:
+                raise _unready(f"job {row.id} is {row.state.value}, not done; `part` asks for a part that is")
+            return FileResponse(path, media_type=output.content_type, headers={"Cache-Control": "no-store"})
+        files = await self._jobs.archive.ask(lambda store: store.parts(row.id, part, of_input))
+        if files is None:
+            raise _unready(f"not all of it is made yet; job {row.id} is {row.state.value}")
+        if not files:
+            raise _unknown(f"job {row.id} has no such part; it has {row.parts} of {row.inputs} inputs, from 0 on")
         # Read while it is sent, in threads: a text may be a book.
         audio = rendered(files, output, pre_skip_48k=row.pre_skip)
         return StreamingResponse(audio, media_type=output.content_type, headers={"Cache-Control": "no-store"})
@@ -133,17 +115,17 @@ class JobPages:
     async def _found(self, request: Request) -> JobRow:
         """A job of the caller's. Raises Refused."""
         job_id = request.path_params["id"]
-        row = await self._jobs.archive.ask(lambda store: store.get(job_id))
+        row = await self._jobs.archive.ask(lambda store: store.ledger.get(job_id))
         if row is None or row.owner != _owner_of(request):
             raise _unknown(f"no job {job_id[:80]!r}; GET {PATH} lists yours")
         return row
 
     async def _added(self, request: Request) -> JobRow:
-        """Raises Refused, and Starlette's ClientDisconnect."""
+        """Raises Refused, NoSpace, QueueDown, and Starlette's ClientDisconnect."""
         jobs, max_bytes = self._jobs, self._jobs.settings.text_bytes
         owner = take_place(request)
         try:
-            jobs.check_room(_owner_of(request))
+            await jobs.check_room(_owner_of(request))
             with refusing_bodies():
                 body = await read_body(request, max_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES)
                 inputs, rest = _read(body, max_bytes)
@@ -153,8 +135,6 @@ class JobPages:
         except JobsFull as full:
             code = ErrorCode.RATE_LIMITED if full.is_of_key else ErrorCode.OVERLOADED
             raise Refused(Problem(code, str(full), _RETRY_MS)) from full
-        except NoSpace as error:
-            raise _no_space(str(error)) from error
         return row
 
     async def _planned(
@@ -188,23 +168,20 @@ class JobPages:
         )
         return row, parts
 
-    def _described(self, row: JobRow) -> dict[str, object]:
-        keep_s = self._jobs.settings.keep_s
-        return {
-            "id": row.id,
-            "state": row.state.value,
-            "error": row.error,
-            "inputs": row.inputs,
-            "parts": row.parts,
-            "parts_done": row.parts_done,
-            "parts_truncated": row.truncated,
-            "characters": row.characters,
-            "characters_done": row.characters_done,
-            "seconds": row.audio_ms / 1000,
-            "created_at": int(row.created_s),
-            "ended_at": None if row.ended_s is None else int(row.ended_s),
-            "expires_at": None if row.ended_s is None else int(row.ended_s + keep_s),
-        }
+
+def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    async def answered(request: Request) -> Response:
+        try:
+            return await answer(request)
+        except Refused as refused:
+            return _refusal(request, refused)
+        except QueueDown as down:
+            return _refusal(request, Refused(Problem(ErrorCode.OVERLOADED, str(down), _RETRY_MS)))
+        except (NoSpace, OSError) as error:
+            full = Problem(ErrorCode.OVERLOADED, str(error), _RETRY_MS, own_name="no_space")
+            return _refusal(request, Refused(full, HTTPStatus.INSUFFICIENT_STORAGE))
+
+    return answered
 
 
 def _owner_of(request: Request) -> str:
@@ -244,10 +221,6 @@ def _unknown(text: str) -> Refused:
 
 def _unready(text: str) -> Refused:
     return Refused(Problem(ErrorCode.BAD_MESSAGE, text, own_name="not_ready"), HTTPStatus.CONFLICT)
-
-
-def _no_space(text: str) -> Refused:
-    return Refused(Problem(ErrorCode.OVERLOADED, text, _RETRY_MS, own_name="no_space"), HTTPStatus.INSUFFICIENT_STORAGE)
 
 
 def _refusal(request: Request, refused: Refused) -> Response:

@@ -8,8 +8,7 @@ import asyncio
 import contextlib
 import sqlite3
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from voicegate.gateway.auth.access import Access
@@ -18,16 +17,20 @@ from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.jobs.archive import Archive
 from voicegate.gateway.server.jobs.cutting import Part
-from voicegate.gateway.server.jobs.live import LiveJob, shot_of
-from voicegate.gateway.server.jobs.rendering import rendered
+from voicegate.gateway.server.jobs.ledger import JobRow, State
 from voicegate.gateway.server.jobs.runner import Runner
-from voicegate.gateway.server.jobs.settings import JobSettings, JobsFull, NoSpace
-from voicegate.gateway.server.jobs.store import JobRow, JobStore, State, write_safely
+from voicegate.gateway.server.jobs.settings import JobSettings, NoSpace, QueueDown
+from voicegate.gateway.server.jobs.store import JobStore
 
 # Between looks at the engine's room while there is work. Higher -> a live stream waits longer for a place.
 _LOOK_S: Final = 0.1
+# Between looks at the ledger, and renewals of what is claimed. Higher -> cancelled jobs are spoken for longer, and
+# another gateway's begin later.
+_LEDGER_S: Final = 1.0
 # Between looks for what has expired.
 _EXPIRY_S: Final = 60.0
+# A job this old fails where its key is unknown. Lower -> a key that other gateways have read already loses jobs.
+_KEY_GRACE_S: Final = 600.0
 
 log = get_logger(__name__)
 
@@ -40,12 +43,10 @@ class Jobs:
         self._access = access
         self._is_ready = is_ready
         self._news = asyncio.Event()
-        self._live: dict[str, LiveJob] = {}  # the oldest first
-        self._is_closing = False
-        self._ending: set[asyncio.Task[None]] = set()
-        self._runner = Runner(
-            services, self.archive, settings.spare_bytes, on_news=self._news.set, on_failure=self._fail
-        )
+        self._unended: list[JobRow] = []
+        self._looks_again_s = 0.0
+        self._upkeep: list[asyncio.Task[None]] = []
+        self._runner = Runner(services, self.archive, settings.spare_bytes, on_news=self._news.set, end=self._end)
 
     # --- life ---------------------------------------------------------------------------------------------
 
@@ -53,151 +54,126 @@ class Jobs:
         """Raises GatewayError."""
         folder = self.settings.folder
         try:
-            await self.archive.open(folder)
-            rows = await self.archive.ask(lambda store: [(row, store.open_parts(row.id)) for row in store.unended()])
+            await self.archive.open(self.settings)
         except BlockingIOError as error:
             raise GatewayError(f"{folder} is in use by another server: give each a --jobs-dir of its own") from error
         except (OSError, sqlite3.Error) as error:
             raise GatewayError(f"jobs cannot be kept in {folder}: {error}; choose another --jobs-dir") from error
-        for row, parts in rows:
-            self._live[row.id] = _live(row, parts)
-        if rows:
-            log.info("jobs go on", jobs=len(rows))
+        expiry_s = min(_EXPIRY_S, self.settings.keep_s)
+        for work, interval_s in ((self._give_way, _LOOK_S), (self._renew, _LEDGER_S), (self._expire, expiry_s)):
+            self._upkeep.append(asyncio.create_task(_often(work, interval_s)))
 
     async def run(self) -> None:
-        """Until it is cancelled; then nothing more is begun."""
-        expiring = asyncio.create_task(self._expire())
-        try:
-            while True:
-                self._news.clear()
-                self._show()
-                try:
-                    self._look()
-                except Exception:  # the root of this task: live streams go on without jobs
-                    log.exception("jobs are held up")
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), _LOOK_S if self._live else None)
-        finally:
-            expiring.cancel()
+        """Until it is cancelled; then nothing more is begun, and what runs goes on."""
+        await _often(self._take, 0.0)
 
     async def close(self) -> None:
-        """Unfinished parts are made again after the next start."""
-        self._is_closing = True
-        await self._runner.close()
-        for task in self._ending:
+        """Unfinished parts are made again after the next start, or by another gateway."""
+        for task in self._upkeep:
             task.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await asyncio.gather(*self._upkeep, return_exceptions=True)
+        await self._runner.close()
         await self.archive.close()
 
-    def _look(self) -> None:
-        for job in [job for job in self._live.values() if not job.is_over]:
-            if job.owner and not self._access.knows(job.owner):
-                self._fail(job, "the key of this job was taken back")
-            elif not job.has_parts and self._runner.may_write:
-                self._end_soon(job, State.DONE, None)
+    @property
+    def num_places(self) -> int:
+        """Places of the engine that live streams get as soon as they need them."""
+        return self._runner.num_places
+
+    async def _take(self) -> None:
+        """One look for work, and a pause until the next."""
+        self._news.clear()
+        now_s = time.monotonic()
+        if now_s >= self._looks_again_s:
+            self._looks_again_s = now_s + _LEDGER_S
+            self._unended = await self.archive.ask(lambda store: store.ledger.unended())
+            self._show()
+        jobs = await self._with_known_keys() if self._unended else []
+        is_more = bool(jobs) and self._is_ready() and await self._runner.take(jobs)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), _LOOK_S if is_more else self._looks_again_s - time.monotonic())
+
+    async def _with_known_keys(self) -> list[JobRow]:
+        known = [job for job in self._unended if not job.owner or self._access.knows(job.owner)]
+        for job in set(self._unended) - set(known):
+            self._runner.stop(job.id)
+            if time.time() - job.created_s > _KEY_GRACE_S:
+                await self._end(job, State.FAILED, "the key of this job was taken back")
+        return known
+
+    async def _give_way(self) -> None:
         if self._is_ready():
-            self._runner.look([job for job in self._live.values() if not job.is_over])
+            self._runner.give_way()
+
+    async def _renew(self) -> None:
+        await self._runner.renew()
+
+    async def _expire(self) -> None:
+        if num_expired := await self.archive.ask(lambda store: store.expire(time.time() - self.settings.keep_s)):
+            log.info("jobs expired", jobs=num_expired)
 
     def _show(self) -> None:
-        num_begun = sum(job.is_begun for job in self._live.values())
-        self._meters.show_jobs(queued=len(self._live) - num_begun, running=num_begun)
+        num_begun = sum(job.state is State.RUNNING for job in self._unended)
+        self._meters.show_jobs(queued=len(self._unended) - num_begun, running=num_begun)
+
+    def _look_again(self) -> None:
+        self._looks_again_s = 0.0
+        self._news.set()
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
-    def check_room(self, owner: str) -> None:
-        """Raises JobsFull."""
-        per_key, in_all = self.settings.per_key, self.settings.max_jobs
-        if sum(job.owner == owner for job in self._live.values()) >= per_key:
-            raise JobsFull(f"{per_key} of your jobs have not ended, which is the limit", is_of_key=True)
-        if len(self._live) >= in_all:
-            raise JobsFull(f"{in_all} jobs have not ended, which is the limit of this server", is_of_key=False)
+    async def check_room(self, owner: str) -> None:
+        """Raises JobsFull, QueueDown."""
+        await self.archive.ask(lambda store: store.ledger.check_room(owner))
 
     async def add(self, row: JobRow, parts: Sequence[Part]) -> None:
-        """Raises JobsFull, NoSpace."""
-        self.check_room(row.owner)
-        job = _live(row, range(len(parts)))
-        job.is_over = True  # until it is kept: nothing of it is begun
-        self._live[row.id] = job
-        try:
-            await self.archive.ask(lambda store: self._keep(store, row, parts))
-        except (OSError, sqlite3.Error) as error:
-            log.warning("a job cannot be kept", reason=str(error))
-            raise NoSpace(f"the folder of jobs takes no more: {error}") from error
-        else:
-            job.is_over = False
-        finally:
-            if job.is_over:
-                self._live.pop(row.id)
+        """Raises JobsFull, NoSpace, QueueDown."""
+        await self.archive.ask(lambda store: self._keep(store, row, parts))
         log.info("job added", job=row.id, key=row.owner or None, parts=row.parts, characters=row.characters)
-        self._news.set()
+        self._look_again()
 
     def _keep(self, store: JobStore, row: JobRow, parts: Sequence[Part]) -> None:
-        if store.free_bytes < self.settings.spare_bytes:
+        if store.files.free_bytes < self.settings.spare_bytes:
             raise NoSpace("the disk of this server is nearly full; no job is taken until there is space again")
-        store.add(row, parts)
+        store.ledger.add(row, parts)
 
-    async def cancel(self, job_id: str) -> None:
-        """One that has not ended. Raises OSError, sqlite3.Error."""
-        job = self._live.get(job_id)
-        if job is not None and not job.is_over:
-            job.is_over = True
-            await self._end(job, State.CANCELLED, None)
+    async def cancel(self, row: JobRow) -> None:
+        """One that has not ended. Raises QueueDown."""
+        await self._end(row, State.CANCELLED, None)
 
-    def _fail(self, job: LiveJob, error: str) -> None:
-        if not job.is_over:
-            self._end_soon(job, State.FAILED, error)
+    async def _end(self, job: JobRow, state: State, error: str | None) -> None:
+        if await self.archive.ask(lambda store: store.ledger.end(job.id, state, error, time.time())):
+            log.info("job ended", job=job.id, state=state.value, error=error)
+        self._runner.stop(job.id)
+        self._look_again()
 
-    def _end_soon(self, job: LiveJob, state: State, error: str | None) -> None:
-        job.is_over = True
-        task = asyncio.create_task(self._end(job, state, error))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+    def described(self, row: JobRow) -> dict[str, object]:
+        """As clients see it."""
+        return {
+            "id": row.id,
+            "state": row.state.value,
+            "error": row.error,
+            "inputs": row.inputs,
+            "parts": row.parts,
+            "parts_done": row.parts_done,
+            "parts_truncated": row.truncated,
+            "characters": row.characters,
+            "characters_done": row.characters_done,
+            "seconds": row.audio_ms / 1000,
+            "created_at": int(row.created_s),
+            "ended_at": None if row.ended_s is None else int(row.ended_s),
+            "expires_at": None if row.ended_s is None else int(row.ended_s + self.settings.keep_s),
+        }
 
-    async def _end(self, job: LiveJob, state: State, error: str | None) -> None:
-        self._runner.stop(job)
+
+async def _often(work: Callable[[], Awaitable[None]], interval_s: float) -> None:
+    """The root of a task: live streams go on without jobs."""
+    while True:
         try:
-            if state is State.DONE:
-                await self._write_whole(job)
-            await self.archive.ask(lambda store: store.end(job.id, state, error, time.time()))
-        except (OSError, sqlite3.Error, NoSpace) as full:
-            self._runner.pause(str(full))
-            job.is_over = False  # it is tried again
-            return
-        self._live.pop(job.id, None)
-        self._news.set()
-        log.info("job ended", job=job.id, state=state.value, error=error)
-
-    async def _write_whole(self, job: LiveJob) -> None:
-        """Raises OSError, sqlite3.Error."""
-        files = await self.archive.ask(lambda store: store.files(job.id))
-        path = await self.archive.ask(lambda store: store.whole(job.id))
-        assert files, "all parts are done, and there is one"
-        needed_bytes = self.settings.spare_bytes + sum(file.path.stat().st_size for file in files)
-        if await self.archive.ask(lambda store: store.free_bytes) < needed_bytes:
-            raise NoSpace("the whole file of a job does not fit")
-        audio = rendered(files, job.shot.output, pre_skip_48k=job.pre_skip_48k)
-        await asyncio.to_thread(write_safely, path, self._until_closed(audio))
-
-    def _until_closed(self, audio: Iterator[bytes]) -> Iterator[bytes]:
-        """The thread would hold up the end of the process."""
-        for data in audio:
-            if self._is_closing:
-                raise OSError("the server ends")
-            yield data
-
-    async def _expire(self) -> None:
-        while True:
-            try:
-                num_expired = await self.archive.ask(lambda store: store.expire(time.time() - self.settings.keep_s))
-            except (OSError, sqlite3.Error) as error:
-                log.warning("jobs do not expire", reason=str(error))
-            else:
-                if num_expired:
-                    log.info("jobs expired", jobs=num_expired)
-            await asyncio.sleep(min(_EXPIRY_S, self.settings.keep_s))
-
-
-def _live(row: JobRow, parts: Sequence[int]) -> LiveJob:
-    job = LiveJob(row.id, row.owner, shot_of(row.request), row.pre_skip, deque(parts))
-    job.is_begun = row.state is State.RUNNING
-    return job
+            await work()
+        except QueueDown:
+            await asyncio.sleep(_LEDGER_S)
+        except Exception:
+            log.exception("jobs are held up")
+            await asyncio.sleep(_LEDGER_S)
+        await asyncio.sleep(interval_s)

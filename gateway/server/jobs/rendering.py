@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from voicegate.gateway.formats.encoder import StreamEncoder
-from voicegate.gateway.server.jobs.store import PartFile
+from voicegate.gateway.server.jobs.files import PartFile
 from voicegate.protocol.formats import OutputFormat
 
 # Length of an Opus packet on its clock: 20 ms.

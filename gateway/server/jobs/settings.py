@@ -7,11 +7,20 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class JobSettings:
     folder: Path
+    queue: str | None  # address of a Redis that several gateways share
+    queue_password: str | None
     max_jobs: int  # that have not ended
     per_key: int
     text_bytes: int
     keep_s: float
     spare_bytes: int  # of the disk, which jobs leave free
+
+    def check_room(self, *, num_of_key: int, num_in_all: int) -> None:
+        """For one job more. Raises JobsFull."""
+        if num_of_key >= self.per_key:
+            raise JobsFull(f"{self.per_key} of your jobs have not ended, which is the limit", is_of_key=True)
+        if num_in_all >= self.max_jobs:
+            raise JobsFull(f"{self.max_jobs} jobs have not ended, which is the limit of this server", is_of_key=False)
 
 
 class JobsFull(Exception):
@@ -24,3 +33,7 @@ class JobsFull(Exception):
 
 class NoSpace(Exception):
     """The disk takes no more; a message for clients."""
+
+
+class QueueDown(Exception):
+    """The ledger does not answer, now; a message for clients."""

@@ -12,7 +12,7 @@ from voicegate.engine.interface import (
     UtteranceRequest,
 )
 from voicegate.gateway.server.conversations.dispatch import Dispatcher
-from voicegate.gateway.server.jobs.store import PartAudio
+from voicegate.gateway.server.jobs.files import PartAudio
 
 
 class PartFailed(Exception):
@@ -34,9 +34,13 @@ class Speaking:
 
     def stop(self) -> None:
         """Its place goes to somebody who waits."""
-        if not self.is_stopped:
+        if not self.is_stopped and self.has_place:
             self.is_stopped = True
             self._engine.cancel(self._request.utterance_id)
+
+    @property
+    def has_place(self) -> bool:
+        return not self._end.done()
 
     async def audio(self, text: str) -> PartAudio | None:
         """None: it was stopped. Raises EngineError, PartFailed."""
