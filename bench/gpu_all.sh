@@ -30,50 +30,35 @@ part() { # NAME SECONDS COMMAND...
     tail -n 15 "$out/$name.txt"
 }
 
-measured() { # MODULE NAME SECONDS OPTIONS...
-    module=$1 name=$2 limit=$3
-    shift 3
-    # Generated weights never stop: 20 speech tokens a text token.
-    part "$name" "$limit" "$python" -u -m "$module" --device cuda --model "$model" --json "$out/$name.json" \
-        --set expected_tokens_per_text_token=20 "$@"
-}
-
-case $wanted in " socket-$card " | " latency-$card ") false ;; esac && [ ! -f "$model/model.json" ] && \
-    part engine-dir 60 "$python" -u -m voicegate.bench.full_size engine-dir "$model" --never-stop
-if wants socket-$card; then # 400 s in all
+natural_dir() { # weights whose speech ends with its text: once
     [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
         "$python" -u -m voicegate.bench.full_size engine-dir "$natural" --natural
+}
+
+if wants socket-$card; then # 400 s in all
+    natural_dir
     part socket-$card 340 "$python" -u -m voicegate.bench.socket --model "$natural" --budget-s 300 --num-alone 40 \
         --json "$out/socket-$card.json" --html "$out/socket-$card.html" --log "$out/socket-$card.log"
 fi
 case $wanted in *" latency-$card "*) # for docs/images/latency.svg; 10 minutes, so only where it is asked for
-    [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
-        "$python" -u -m voicegate.bench.full_size engine-dir "$natural" --natural
+    natural_dir
     part latency-$card 600 "$python" -u -m voicegate.bench.socket --model "$natural" --budget-s 560 --sweep \
         --duration-s 5 --json "$out/latency-$card.json" --html "$out/latency-$card.html" --log "$out/latency-$card.log"
     ;;
 esac
 case $wanted in *" peers-$card "*) # vLLM-Omni's packages are in PEERS. Killed by a limit, it goes on when called again
-    [ -f "$natural/model.json" ] || part engine-dir-natural 60 \
-        "$python" -u -m voicegate.bench.full_size engine-dir "$natural" --natural
+    natural_dir
     [ -f "$model-upstream/reference.json" ] || part engine-dir-upstream 120 \
         "$python" -u -m voicegate.bench.peers.generated "$model-upstream"
     part peers-$card 1200 "$python" -u -m voicegate.bench.peers --packages "${PEERS:?directory with packages of vLLM-Omni}" \
         --peer-model "$model-upstream" --model "$natural" --json "$out/peers-$card.json" --logs "$out"
     ;;
 esac
-measured voicegate.bench.engine engine-$card 240 --audio-s 3..15 --duration-s 10 --limit-s 40 \
-    --scenario first-audio live-128 sustain-300 sustain-400 burst-400 cancel-16 --baseline --baseline-utterances 3
+if wants engine-$card; then
+    natural_dir
+    part engine-$card 240 "$python" -u -m voicegate.bench.engine --device cuda --model "$natural" \
+        --json "$out/engine-$card.json" \
+        --scenarios alone:whole live:128:whole live:300:whole live:400:whole closed:400:whole mixed:16
+fi
 part gpu-tests 600 "$python" -u -m voicegate.bench.gpu_tests "$out/gpu-tests-$card.txt"
-part start 180 "$python" -u -m voicegate.bench.engine.start --device cuda --model "$model" --json "$out/start-$card.json"
-measured voicegate.bench.engine.prompts prompts-$card 90
-# A row takes about 12 s, without graphs 25. 128 streams: fewer shapes to capture, so that a row starts sooner.
-measured voicegate.bench.engine.ablation ablation-$card 200 --set max_active_clauses=128
-# What only many streams see; a row takes about 40 s.
-measured voicegate.bench.engine.ablation ablation-$card-400 120 --rows all flow-float8 \
-    --scenario burst-400 sustain-400 --audio-s 3..15 --duration-s 8 --limit-s 30
-measured voicegate.bench.engine engine-$card-live16 60 --audio-s 3..5 --duration-s 10 --limit-s 40 --scenario live-16
-part kernels 180 "$python" -u -m voicegate.bench.kernels --json "$out/kernels-$card.json" --part llm \
-    flow.blocks flow.kinds flow.float8_products flow.precision vocoder
-measured voicegate.bench.engine engine-$card-float8 60 --audio-s 3..15 --duration-s 10 --limit-s 30 \
-    --scenario sustain-400 --set kv_dtype=float8
+part kernels 180 "$python" -u -m voicegate.bench.kernels --json "$out/kernels-$card.json"

@@ -10,17 +10,13 @@ import argparse
 import asyncio
 import json
 import math
-import subprocess
-import sys
-import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from voicegate.bench import environment, results_file
+from voicegate.bench import environment, results_file, servers
 from voicegate.clients.bench import html_report, table
 from voicegate.clients.bench.client_run import BenchFailed
 from voicegate.clients.bench.plan import Record, Target
@@ -56,47 +52,6 @@ SWEEP: Final = tuple(
 ALONE_FLATTERY: Final = (
     "a stream alone speaks again 0.05 to 0.15 s after its last turn, so that nothing sleeps; it listens for 0.6 s"
 )
-_START_LIMIT_S: Final = 150.0
-_STOP_LIMIT_S: Final = 20.0
-
-
-@contextmanager
-def serving(model: Path, flags: Sequence[str], log: Path) -> Iterator[tuple[str, int, float]]:
-    """Its url, process id, and seconds until it was ready. Raises RuntimeError where it does not come up."""
-    command = [sys.executable, "-m", "voicegate", "serve", "--model-dir", str(model), "--port", "0", *flags]
-    began_s = time.monotonic()
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as file:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True)
-    try:
-        url = _announced_url(process, log)
-        with urllib.request.urlopen(url.replace("ws://", "http://").rpartition("/v1/")[0] + "/readyz") as answer:
-            if answer.status != 200:
-                raise RuntimeError(f"/readyz says {answer.status}")
-        yield url, process.pid, time.monotonic() - began_s
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-
-
-def _announced_url(process: "subprocess.Popen[str]", log: Path) -> str:
-    """From `voicegate is ready: URL, model ...`."""
-    assert process.stdout is not None
-    limit = threading.Timer(_START_LIMIT_S, process.kill)  # which ends its output
-    limit.start()
-    try:
-        for line in process.stdout:
-            if "is ready: " in line:
-                return line.partition("is ready: ")[2].partition(",")[0]
-    finally:
-        limit.cancel()
-    raise RuntimeError(f"the server did not start (status {process.wait()}):\n{log.read_text()[-2000:]}")
 
 
 def flattery(voices: Sequence[str], scenarios: Iterable[Scenario]) -> list[str]:
@@ -178,7 +133,7 @@ def _sustained(rows: Mapping[str, Any]) -> int | None:
 
 
 def _voices(url: str) -> list[str]:
-    with urllib.request.urlopen(url.replace("ws://", "http://").rpartition("/v1/")[0] + "/v1/voices") as answer:
+    with urllib.request.urlopen(servers.http_of(url, "/v1/voices")) as answer:
         return [voice["name"] for voice in json.load(answer)["voices"]]
 
 
@@ -212,7 +167,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
     options = parser.parse_args()
-    with serving(options.model, options.serve, options.log) as (url, pid, start_s):
+    with servers.voicegate(options.model, options.serve, options.log) as (url, pid, start_s):
         print(f"ready after {start_s:.1f} s: {url}", flush=True)
         asyncio.run(measure(options, url, pid, Measured(options, start_s)))
 

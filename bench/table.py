@@ -3,9 +3,10 @@
     python -m voicegate.bench.table
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`. README.md has the headline alone: three loads of
-socket-h200-latest.json, and one of socket-cpu-xeon.json. docs/measured.md has a table a GPU (socket-h200.json,
-socket-h100.json), one of several GPUs (replicas-scale-2xh200.json), one of the engine alone (engine-h200.json), one of
-a CPU (engine-cpu.json, quality.json) and one of what flatters these figures.
+socket-h200-latest.json, and one of socket-cpu.json. docs/measured.md has a table a GPU (socket-h200.json,
+socket-h100.json), of several GPUs (replicas-scale-2xh200.json), of the engine alone (engine-h200.json), of a CPU
+(engine-cpu.json, socket-cpu.json, socket-cpu-avx2.json, quality.json), of upstream's classes (peers-cpu.json) and of
+what flatters these figures.
 The table of runs beside each other there is typed by hand, and a test compares it with their files.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
@@ -15,8 +16,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from voicegate.bench.engine.flattery import flattery
-from voicegate.bench.engine.texts import Lengths
+from voicegate.bench.cells import commit, middle, shares
+from voicegate.bench.cpu_tables import cpu_socket_table, laptop_table, quality_table, speed_table
 from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.socket import ALONE_FLATTERY
 from voicegate.clients.bench import html_report
@@ -30,7 +31,7 @@ _ELSEWHERE: Final = "socket-h100.json"
 _CPU_SOCKET: Final = "socket-cpu-xeon.json"
 _PAGES: Final = {
     "README.md": ("headline",),
-    "docs/measured.md": ("gpu", "other-gpu", "gpus", "engine", "cpu", "caveats"),
+    "docs/measured.md": ("gpu", "other-gpu", "gpus", "engine", "cpu", "laptop", "caveats"),
 }
 # The README has these loads of a GPU; all else is in docs/measured.md.
 _HEADLINES: Final = (
@@ -70,7 +71,7 @@ def headline(gpu: dict[str, Any] | None, cpu: dict[str, Any] | None) -> list[str
     """First audio through sockets, at three loads of a GPU and alone on a CPU. Empty: neither was measured."""
     runs = [(gpu, _HEADLINES), (cpu, (("one stream, text given whole, no GPU", "alone:whole"),))]
     rows = [
-        f"| {words} | {_live(name, row)} | {_middle(row['first_audio_ms'])} | {_middle(row.get('audible_ms'))} "
+        f"| {words} | {_live(name, row)} | {middle(row['first_audio_ms'])} | {middle(row.get('audible_ms'))} "
         f"| {_machine(run)} |"
         for run, loads in runs
         for words, name in (loads if run is not None else ())
@@ -90,22 +91,18 @@ def headline(gpu: dict[str, Any] | None, cpu: dict[str, Any] | None) -> list[str
     ]
 
 
-def _middle(times: dict[str, float | None] | None) -> str:
-    return "–" if not times else f"{times['p50']:.0f} / {times['p95']:.0f} ms"
-
-
 def _machine(run: dict[str, Any]) -> str:
     machine = run["environment"]
     where = machine.get("gpu") or f"{machine['num_cores']} cores of an {machine['cpu']}"
     model = "" if machine.get("gpu") else ", embedded tiny model"
-    return f"{where}{model}, {_commit(run)}"
+    return f"{where}{model}, {commit(run)}"
 
 
 def scale_table(run: dict[str, Any]) -> list[str]:
-    """From bench.replicas scale: one load a GPU, on one and on all."""
+    """From bench.scale: one load a GPU, on one and on all."""
     machine = run["environment"]
     lines = [
-        f"Engine processes behind one front (`--gpus`), {machine['gpu']}, torch {machine['torch']}, {_commit(run)}. "
+        f"Engine processes behind one front (`--gpus`), {machine['gpu']}, torch {machine['torch']}, {commit(run)}. "
         "Loads are mixed: half of the texts whole, the others at 10 to 40 words a second with jitter. A fifth of the "
         "turns is interrupted.",
         "",
@@ -125,7 +122,7 @@ def socket_table(run: dict[str, Any]) -> list[str]:
     machine = run["environment"]
     served = f"`voicegate serve {' '.join(run['serve'])}`" if run["serve"] else "`voicegate serve` as shipped"
     lines = [
-        f"Through sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, {_commit(run)}, "
+        f"Through sockets, against {served}: {_gpus(run)}, torch {machine['torch']}, {commit(run)}, "
         f"{len(run['voices'])} voices.",
         "",
         "| load | live | turns | first message p50 / p95 / p99 | audible p50 / p95 | C50 / C100 | longest gap | lost "
@@ -148,12 +145,6 @@ def socket_table(run: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _commit(run: dict[str, Any]) -> str:
-    """Where files differed from it, that is said."""
-    changed = ", with changes" if run["environment"].get("is_dirty") else ""
-    return f"commit {run['environment']['commit']}{changed}"
-
-
 def _gpus(run: dict[str, Any]) -> str:
     flags = run["serve"]
     num = len(flags[flags.index("--gpus") + 1].split(",")) if "--gpus" in flags else 1
@@ -165,7 +156,7 @@ def _socket_row(name: str, row: dict[str, Any]) -> str:
     busy = " / ".join("-" if cpu.get(key) is None else f"{100 * cpu[key]:.0f} %" for key in _THREADS)
     power = "-" if "power_w" not in gpu else f"{gpu['power_w']:.0f} W"
     first = row["first_audio_ms"]
-    times = f"{first['num']} | {_times(first)} ms | {_middle(row.get('audible_ms'))}"
+    times = f"{first['num']} | {_times(first)} ms | {middle(row.get('audible_ms'))}"
     return f"| {name} | {_live(name, row)} | {times} | {_heard(row)} | {busy} | {power} |"
 
 
@@ -177,58 +168,44 @@ def _live(name: str, row: dict[str, Any]) -> str:
 def _heard(row: dict[str, Any]) -> str:
     """Cells: C50 and C100, longest gap, lost."""
     lost = sum(row["outcomes"][each.value] for each in LOST)
-    return f"{_shares(row)} | {row['gap_ms']['longest']:.0f} ms | {lost}"
+    return f"{shares(row)} | {row['gap_ms']['longest']:.0f} ms | {lost}"
 
 
 def _times(first: dict[str, float | None]) -> str:
     return " / ".join("-" if first[key] is None else f"{first[key]:.0f}" for key in ("p50", "p95", "p99"))
 
 
-def _shares(row: dict[str, Any]) -> str:
-    return " / ".join("-" if row[key] is None else f"{100 * row[key]:.1f} %" for key in ("c50", "c100"))
-
-
 def gpu_table(run: dict[str, Any]) -> list[str]:
     machine = run["environment"]
+    weights = "The weights are generated: they speak noise, at equal speed." if "generated" in run["model"] else ""
     lines = [
-        f"The engine without sockets, on one {machine['gpu']}, torch {machine['torch']}, {_commit(run)}. "
-        f"Utterances of {_span(run)}, text {_pace(run)}. {_weights(run)}",
+        f"The engine without sockets, on one {machine['gpu']}, torch {machine['torch']}, {commit(run)}. {weights}",
         "",
         "| load | utterances | first audio p50 / p95 / p99 | C50 / C100 | RTF p50 | audio-s/s |",
         "|---|---|---|---|---|---|",
     ]
     for name, row in run["scenarios"].items():
-        if not row.get("first_audio_ms") or name.startswith("cancel"):
-            continue
-        times, shares = _times(row["first_audio_ms"]), _shares(row)
-        rtf = "-" if row["rtf"] is None else f"{row['rtf']['p50']:.3f}"
-        rate = "-" if row["audio_s_per_s"] is None else f"{row['audio_s_per_s']:.0f}"
-        lines.append(f"| {name} | {row['num']} | {times} ms | {shares} | {rtf} | {rate} |")
-    return [*lines, *_unserved(run["scenarios"]), *_gpu_remarks(run)]
-
-
-def _unserved(scenarios: dict[str, Any]) -> list[str]:
-    """Those whom the table's figures leave out, or tell of too well."""
-    kinds = (("num_failed", "failed"), ("num_cut_off", "cut off"))
-    told = {
-        name: ", ".join(f"{row[key]} {word}" for key, word in kinds if row.get(key)) for name, row in scenarios.items()
-    }
-    named = [f"{name} {numbers}" for name, numbers in told.items() if numbers]
-    return ["", f"Not served or not to the end: {'; '.join(named)}."] if named else []
+        first, rtf, rate = row["first_audio_ms"], row["rtf"], row["audio_s_per_s"]
+        if first and not name.startswith("cancel"):
+            cells = (
+                name,
+                str(first["num"]),
+                f"{_times(first)} ms",
+                shares(row),
+                "-" if rtf is None else f"{rtf['p50']:.3f}",
+            )
+            lines.append(f"| {' | '.join(cells)} | {rate:.0f} |")
+    return [*lines, *_gpu_remarks(run)]
 
 
 def _gpu_remarks(run: dict[str, Any]) -> list[str]:
-    remarks = []
+    """Files up to 2026-11-28 have cancels apart, and the plain way beside them."""
+    told: list[str] = []
     for name, row in run["scenarios"].items():
-        if row.get("cancel_ms"):
-            times = row["cancel_ms"]
-            remarks.append(f"Cancel to slot free ({name}): p50 {times['p50']:.1f} ms, p95 {times['p95']:.1f} ms.")
-        if "mib_per_stream_second" in row:
-            remarks.append(f"GPU memory: {row['mib_per_stream_second']:.0f} MiB a second of context and stream.")
-    ratios = run.get("ratios", {})
-    rows = [(words, _better(ratios[llm])) for llm, words in _PLAIN_LLMS if _better(ratios.get(llm, {}))]
-    told = ["", " ".join(remarks)] if remarks else []
-    if rows:
+        if times := row.get("cancel_ms") or row.get("stop_ms"):
+            told += ["", f"Cancel to slot free ({name}): p50 {times['p50']:.1f} ms, p95 {times['p95']:.1f} ms."]
+    rows = [(words, _better(run.get("ratios", {}).get(llm, {}))) for llm, words in _PLAIN_LLMS]
+    if any(better for _, better in rows):
         told += [
             "",
             f"The plain way decodes one stream at a time, recomputes the whole prefix, eager, {run['plain']['dtype']} "
@@ -236,7 +213,7 @@ def _gpu_remarks(run: dict[str, Any]) -> list[str]:
             "",
             "| the plain way decodes with | this engine |",
             "|---|---|",
-            *(f"| {words} | {better} |" for words, better in rows),
+            *(f"| {words} | {better} |" for words, better in rows if better),
         ]
     return told
 
@@ -245,58 +222,6 @@ def _better(ratios: dict[str, float | None]) -> str:
     """The ratios that were measured."""
     named = (("first_audio", "first audio"), ("throughput", "throughput"))
     return ", ".join(f"{word} {ratios[key]:.0f} times better" for key, word in named if ratios.get(key))
-
-
-def _weights(run: dict[str, Any]) -> str:
-    """A model that never stops has not learned when to: its numbers are no voice's."""
-    if run["lengths"] == Lengths.LIMIT.value:
-        return f"The weights of {run['model']} are generated. They speak noise, at equal speed."
-    return f"The model is {run['model']}."
-
-
-def _span(run: dict[str, Any]) -> str:
-    shortest, longest = run["load"]["wanted_audio_s"]
-    return f"{shortest:g} to {longest:g} s"
-
-
-def _pace(run: dict[str, Any]) -> str:
-    rate = run["load"]["tokens_per_s"]
-    return "given whole" if rate is None else f"at {rate:g} tokens a second"
-
-
-def speed_table(report: dict[str, Any]) -> list[str]:
-    machine, short = report["environment"], report["short"]
-    where = f"{machine['num_cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {_commit(report)}"
-    lines = [
-        f"The engine without sockets, on {where}. One utterance at a time, text given whole, "
-        f"{short['first_audio_ms']['num']} runs each, float32.",
-        "",
-        "| text | first audio p50 / p95 | second chunk early by at least | real-time factor p50 | LLM, flow, vocoder |",
-        "|---|---|---|---|---|",
-    ]
-    for name in ("short", "paragraph"):
-        figures = report[name]
-        first, stages = figures["first_audio_ms"], figures["stages"]
-        parts = ", ".join(f"{stages[stage]['rtf']:.3f}" for stage in ("llm", "flow", "vocoder"))
-        seconds = figures["audio_s"] / first["num"]
-        lines.append(
-            f"| {name}, {seconds:.1f} s | {first['p50']:.0f} / {first['p95']:.0f} ms "
-            f"| {figures['second_chunk_headroom_ms_worst']:.0f} ms | {figures['rtf']['p50']:.2f} | {parts} |"
-        )
-    return lines
-
-
-def quality_table(report: dict[str, Any]) -> list[str]:
-    return [
-        f"Word errors by pocketsphinx, over 20 everyday sentences, one seed each, {_commit(report)}.",
-        "",
-        "| voice | mode | word error rate | errors of words |",
-        "|---|---|---|---|",
-        *(
-            f"| {row['voice']} | {row['mode']} | {row['wer']:.3f} | {row['errors']} of {row['words']} |"
-            for row in report["results"]
-        ),
-    ]
 
 
 def replace_section(text: str, name: str, lines: list[str]) -> str:
@@ -310,7 +235,7 @@ def caveats_table(sockets: dict[str, Any] | None, engine: dict[str, Any] | None)
     of_sockets = list(sockets["flattery"]) if sockets is not None else []
     if of_sockets and ALONE_FLATTERY not in of_sockets:
         of_sockets.append(ALONE_FLATTERY)  # files up to 2026-11-27 do not say it
-    of_engine = flattery(engine) if engine is not None else []
+    of_engine = engine["flattered_by"] if engine is not None else []
     rows = [("through sockets", each) for each in of_sockets] + [
         ("the engine without sockets", each) for each in of_engine
     ]
@@ -320,7 +245,9 @@ def caveats_table(sockets: dict[str, Any] | None, engine: dict[str, Any] | None)
 def sections(found: Found) -> dict[str, list[str]]:
     """Lines of both pages by the name of their section."""
     gpu, other, engine, scale = found(_SOCKET), found(_ELSEWHERE), found("engine-h200.json"), found(_SCALE)
-    cpu, quality = found("engine-cpu.json"), found("quality.json")
+    cpu, quality, laptop = found("engine-cpu.json"), found("quality.json"), found("peers-cpu.json")
+    by_vectors = {"AVX-512": found(_CPU_SOCKET), "AVX2": None}
+    cpu_sockets = {vectors: run for vectors, run in by_vectors.items() if run is not None}
     return {
         "headline": headline(found(_LATEST), found(_CPU_SOCKET)),
         "gpu": socket_table(gpu) if gpu is not None else [],
@@ -329,8 +256,10 @@ def sections(found: Found) -> dict[str, list[str]]:
         "engine": gpu_table(engine) if engine is not None else [],
         "cpu": [
             *(speed_table(cpu) if cpu is not None else []),
+            *(["", *cpu_socket_table(cpu_sockets)] if cpu_sockets else []),
             *(["", *quality_table(quality)] if quality is not None else []),
         ],
+        "laptop": laptop_table(laptop) if laptop is not None else [],
         "caveats": caveats_table(gpu, engine),
     }
 

@@ -12,14 +12,21 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from voicegate.bench import environment, results_file
 from voicegate.bench.engine.__main__ import UsageError
-from voicegate.bench.engine.ablation import Row, chosen_rows, header, line
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    settings: tuple[str, ...] = ()  # as --set takes them
+
 
 _OURS: Final = "ours"
 _TENSORRT_LLM: Final = "llm_backend=tensorrt-llm"
@@ -37,15 +44,22 @@ ROWS: Final = (
     Row("vllm-nucleus", (_VLLM, "llm_options=sampling=nucleus")),
 )
 
-_SCENARIOS: Final = ("first-audio", "live-128", "burst-128", "sustain-300")
-_DEFAULTS: Final = ("--audio-s", "3..15", "--duration-s", "10", "--limit-s", "40")
+_SCENARIOS: Final = ("alone:whole", "live:128:whole", "closed:128:whole", "live:300:whole")
+
+
+def chosen_rows(names: Sequence[str]) -> list[Row]:
+    """In the order of ROWS. Raises UsageError."""
+    known = [row.name for row in ROWS]
+    if wrong := [name for name in names if name not in known]:
+        raise UsageError(f"--rows: there is no {', '.join(wrong)}; there are {', '.join(known)}")
+    return [row for row in ROWS if row.name in names]
 
 
 def command(row: Row, options: argparse.Namespace, rest: Sequence[str], target: Path) -> list[str]:
     settings = (*row.settings, f"merged_hf_dir={options.merged_hf}")
     return [
         *(sys.executable, "-m", "voicegate.bench.engine", "--device", "cuda", "--model", str(options.model)),
-        *("--scenario", *options.scenario, "--label", row.name, "--json", str(target), *_DEFAULTS, *rest),
+        *("--scenarios", *options.scenarios, "--label", row.name, "--json", str(target), *rest),
         *(word for setting in settings for word in ("--set", setting)),
     ]
 
@@ -63,6 +77,24 @@ def measure_row(row: Row, options: argparse.Namespace, rest: Sequence[str]) -> d
         return {"error": told[-1] if told else f"it ended with status {done.returncode}", "scenarios": {}}
 
 
+def header(scenarios: Sequence[str]) -> str:
+    share = f"of {_OURS}"
+    return "  ".join([f"{'row':<18} {'start':>6}", *(f"{name:>15} {'a-s/s':>7} {share:>7}" for name in scenarios)])
+
+
+def line(name: str, row: Mapping[str, Any], ours: Mapping[str, Any] | None) -> str:
+    if "error" in row:
+        return f"{name:<18} {row['error']}"
+    cells = [f"{name:<18} {row['start_s']:>6.1f}"]
+    for scenario, figures in row["scenarios"].items():
+        first, rate = figures["first_audio_ms"], figures["audio_s_per_s"]
+        times = f"{first['p50']:.1f}/{first['p95']:.1f}" if first is not None else "-"
+        base = ours["scenarios"].get(scenario) if ours is not None else None
+        share = f"{100 * rate / base['audio_s_per_s']:.0f}%" if base is not None and base["audio_s_per_s"] else "-"
+        cells.append(f"{times:>15} {rate:>7.1f} {share:>7}")
+    return "  ".join(cells)
+
+
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m voicegate.bench.engine.llm_backends",
@@ -72,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--merged-hf", type=Path, required=True, metavar="DIR")
     parser.add_argument("--rows", nargs="+", default=[row.name for row in ROWS], metavar="ROW", help="(default: each)")
-    parser.add_argument("--scenario", nargs="+", default=list(_SCENARIOS), metavar="NAME")
+    parser.add_argument("--scenarios", nargs="+", default=list(_SCENARIOS), metavar="NAME")
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser
 
@@ -80,12 +112,12 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     options, rest = parser().parse_known_args(arguments)
     try:
-        rows = chosen_rows(options.rows, ROWS)
+        rows = chosen_rows(options.rows)
     except UsageError as error:
         print(f"bench.engine.llm_backends: {error}", file=sys.stderr)
         return 1
     measured: dict[str, Any] = {}
-    print(header(options.scenario, _OURS), flush=True)
+    print(header(options.scenarios), flush=True)
     for row in rows:
         measured[row.name] = measure_row(row, options, rest)
         print(line(row.name, measured[row.name], measured.get(_OURS)), flush=True)

@@ -1,7 +1,7 @@
-"""The released models' sizes without their weights: make one, convert it, load it, speak with it, and round it.
+"""The released models' sizes without their weights: make one, convert it, load it and speak with it.
 
     python -m voicegate.bench.full_size make SRC [--never-stop]        upstream's layout, 3.4 GB
-    python -m voicegate.bench.full_size check SRC DST [--device cuda]  convert, speak, compare precisions
+    python -m voicegate.bench.full_size check SRC DST [--device cuda]  convert, load, speak
     python -m voicegate.bench.full_size engine-dir DST [--never-stop | --natural]  a converted directory at once, 2.4 GB
 
 `--family cosyvoice2-stepaudio2` with `make` (2.0 GB) and `engine-dir` (1.7 GB): the second family, `--decoding` as
@@ -14,13 +14,14 @@ The weights are generated (bench/full_size/source.py), so what it speaks is nois
 """
 
 import argparse
+import json
 import time
 from pathlib import Path
 
 from voicegate.bench import environment, results_file
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
 from voicegate.bench.full_size.families import FULL_SIZES, AnySizes, write_any_source
-from voicegate.bench.full_size.proof import check, table
+from voicegate.bench.full_size.proof import check
 from voicegate.engine.checkpoint.conversion import DTYPE_NAMES, ConvertOptions, Decoding
 from voicegate.engine.load.family import PARTS
 from voicegate.engine.model.config import COSYVOICE3
@@ -72,7 +73,7 @@ def main() -> None:
         output = options.output or results / f"full-size-{options.device}.json"
         report = check(options.source, options.target, options.device)
         results_file.save(report, output)
-        print("\n".join(table(report)))
+        print(json.dumps(report, indent=1))
 
 
 if __name__ == "__main__":

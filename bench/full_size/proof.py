@@ -1,10 +1,10 @@
-"""Proof that a generated source converts, loads and speaks; and effects of rounding its weights on each part."""
+"""Proof that a generated source converts, loads and speaks."""
 
 import asyncio
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +14,10 @@ import torch
 
 from voicegate.bench import environment
 from voicegate.bench.full_size.engine_dir import MODEL_NAME, write_voice
-from voicegate.bench.full_size.precision import compare_all
 from voicegate.bench.full_size.source import VOICE_NAME, Sizes, model_config
 from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.convert import convert
 from voicegate.engine.checkpoint.shapes import expected_shapes
-from voicegate.engine.checkpoint.source import Source, load_weights
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.interface import (
     AudioFormat,
@@ -85,21 +83,16 @@ def check(source: Path, target: Path, device_name: str) -> dict[str, Any]:
     write_voice(model, {}, target / "voices" / f"{VOICE_NAME}.safetensors", lambda _: None)
     engine = create_engine(config, on_progress=Lines(lambda line: print(line, file=sys.stderr, flush=True)))
     spoken = asyncio.run(_speak(engine, watch))
-    with watch.phase("compare"):
-        rows = list(compare_all(model, lambda part: _state(source, part), device))
     files = {str(path.relative_to(target)): path.stat().st_size for path in sorted(target.rglob("*.safetensors"))}
     return {
         "environment": environment.describe() | {"numpy": np.__version__},
         "model": {
             "name": MODEL_NAME,
             "num_parameters": _num_parameters(model),
-            # Made with --never-stop: the logits of such a head are four times as large, and so are their errors.
-            "never_stops": not _state(source, "llm")["llm_decoder.weight"][model.llm.speech_token_size :].any(),
         },
         "file_bytes": files,
         "phases": watch.phases,
         "spoken": spoken,
-        "precision": rows,
     }
 
 
@@ -131,25 +124,5 @@ async def _speak(engine: Engine, watch: Stopwatch) -> dict[str, Any]:
     }
 
 
-def _state(source: Path, part: str) -> Mapping[str, torch.Tensor]:
-    return load_weights(Source(source).weights(part), part).state
-
-
 def _num_parameters(model: ModelConfig) -> int:
     return sum(int(np.prod(shape)) for part in PARTS for shape in expected_shapes(part, model).values())
-
-
-def table(report: Mapping[str, Any]) -> Iterator[str]:
-    """The precision rows as Markdown."""
-    yield "| part | stored | computed | output | error rms / max | relative | token |"
-    yield "|---|---|---|---|---|---|---|"
-    for row in report["precision"]:
-        for output in ("hidden", "logit", "mel", "sample", "log_mel"):
-            if f"{output}_rms" not in row:
-                continue
-            token = f"KL {row['kl_nats']:.1e}, same {row['same_best_token']:.3f}" if output == "logit" else ""
-            yield (
-                f"| {row['part']} | {row['stored']} | {row['computed']} | {output} "
-                f"| {row[f'{output}_rms_error']:.1e} / {row[f'{output}_max_error']:.1e} "
-                f"| {row[f'{output}_relative_error']:.1e} | {token} |"
-            )

@@ -100,10 +100,14 @@ def generate(part: str, model: ModelConfig, *, never_stop: bool = False) -> dict
     if part == "llm":
         state[TIED_TEXT_HEAD] = state[TEXT_TABLE]
     if part == "flow":
-        head_dim = model.cosyvoice3_flow.estimator.head_dim
-        exponents = torch.arange(0, head_dim, 2).float() / head_dim
-        state[ESTIMATOR_PREFIX + INV_FREQ] = 1.0 / 10_000**exponents
+        state[ESTIMATOR_PREFIX + INV_FREQ] = inverse_frequencies(model.cosyvoice3_flow.estimator.head_dim)
     return state
+
+
+def inverse_frequencies(head_dim: int) -> torch.Tensor:
+    """Of rotary positions, which upstream's flow has among its weights."""
+    inverse: torch.Tensor = 1.0 / 10_000 ** (torch.arange(0, head_dim, 2).float() / head_dim)
+    return inverse
 
 
 def generated_weight(name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:

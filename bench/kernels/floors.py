@@ -120,20 +120,19 @@ def flow_block(config: FlowConfig, num_rows: int, context: int, *, kv_itemsize: 
 # --- vocoder ----------------------------------------------------------------------------------------------------
 
 
-def vocoder_parts(config: VocoderConfig, num_streams: int, num_frames: int, *, itemsize: int = 2) -> dict[str, Cost]:
-    """Convolutions by part of a call; the pitch's are in float64 and not counted."""
-    costs: dict[str, Cost] = {}
+def vocoder_call(config: VocoderConfig, num_streams: int, num_frames: int, *, itemsize: int = 2) -> Cost:
+    """Convolutions of a call; the pitch's are in float64 and not counted."""
+    costs = []
     for name, shape in vocoder_shapes(config).items():
         if len(shape) == 3 and shape[1:] != (1, 1) and not name.startswith(F0_PREFIX):
-            part, rate, num_taps = _place(config, name, shape[2])
+            rate, num_taps = _rate_and_taps(config, name, shape[2])
             columns = num_streams * num_frames * rate
-            cost = Cost(math.prod(shape) * itemsize, 2 * columns * shape[0] * shape[1] * num_taps)
-            costs[part] = costs.get(part, Cost(0)) + cost
-    return costs
+            costs.append(Cost(math.prod(shape) * itemsize, 2 * columns * shape[0] * shape[1] * num_taps))
+    return total(costs)
 
 
-def _place(config: VocoderConfig, name: str, num_taps: int) -> tuple[str, int, int]:
-    """bench.kernels.vocoder's part of a convolution, its columns a mel frame, and the taps that differ for each.
+def _rate_and_taps(config: VocoderConfig, name: str, num_taps: int) -> tuple[int, int]:
+    """A convolution's columns a mel frame, and the taps that differ for each.
 
     An upsampling reads every column of its input `factor` times over: those taps are one, their weights added up.
     """
@@ -141,14 +140,12 @@ def _place(config: VocoderConfig, name: str, num_taps: int) -> tuple[str, int, i
     number = int(rest.partition(".")[0]) if rest[0].isdecimal() else 0
     match module:
         case "conv_pre":
-            return "enter", 1, num_taps
+            return 1, num_taps
         case "conv_post":
-            return "leave", units.SAMPLES_PER_FRAME // config.stft_hop, num_taps
+            return units.SAMPLES_PER_FRAME // config.stft_hop, num_taps
         case "ups":
-            folded = math.ceil((num_taps - 1) / config.upsample_rates[number]) + 1
-            return f"up{number}" if number else "enter", stage_rate(config, number), folded
+            return stage_rate(config, number), math.ceil((num_taps - 1) / config.upsample_rates[number]) + 1
         case "source_downs" | "source_resblocks":
-            return f"excite{number}", stage_rate(config, number), num_taps
+            return stage_rate(config, number), num_taps
         case _:
-            stage = number // len(config.resblock_kernels)
-            return f"filter{stage}", stage_rate(config, stage), num_taps
+            return stage_rate(config, number // len(config.resblock_kernels)), num_taps

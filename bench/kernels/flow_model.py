@@ -33,25 +33,20 @@ def random_state_dict(config: FlowConfig) -> dict[str, torch.Tensor]:
     }
 
 
-def make_pool(*, num_blocks: int, dtype: torch.dtype, kv_dtype: torch.dtype | None) -> BlockPool:
-    return BlockPool(
-        FULL_SIZE.estimator,
-        num_steps=FULL_SIZE.num_euler_steps,
-        num_blocks=num_blocks,
-        device=DEVICE,
-        dtype=dtype,
-        kv_dtype=kv_dtype,
-    )
-
-
 class FlowFixture:
     """A model with a pool of random context, and batches of streams at any place in it."""
 
-    def __init__(self, *, kv_dtype: torch.dtype | None = None) -> None:
+    def __init__(self) -> None:
         noise = torch.randn(units.NUM_MELS, 2_000, device=DEVICE)
         state = random_state_dict(FULL_SIZE)
         self.model = FlowModel(FULL_SIZE, state, device=DEVICE, dtype=torch.bfloat16, noise=noise)
-        self.pool = make_pool(num_blocks=NUM_BLOCKS, dtype=torch.bfloat16, kv_dtype=kv_dtype)
+        self.pool = BlockPool(
+            FULL_SIZE.estimator,
+            num_steps=FULL_SIZE.num_euler_steps,
+            num_blocks=NUM_BLOCKS,
+            device=DEVICE,
+            dtype=torch.bfloat16,
+        )
         self.pool.tails.normal_()
         for block in self.pool.keys_values:
             block.copy_(torch.randn(block.shape, device=DEVICE))

@@ -1,7 +1,6 @@
 """A vocoder of full size with random weights: what its kernel benchmarks run."""
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -10,7 +9,6 @@ from voicegate.bench.kernels.floors import FULL
 from voicegate.bench.kernels.timing import DEVICE
 from voicegate.engine import units
 from voicegate.engine.model.config import VocoderConfig
-from voicegate.engine.vocoder.backend import VocoderJob
 from voicegate.engine.vocoder.cuda.config import VocoderCudaConfig
 from voicegate.engine.vocoder.cuda.renderer import CudaRenderer
 from voicegate.engine.vocoder.model import VocoderModel
@@ -57,13 +55,3 @@ class VocoderFixture:
 
     def runner(self, renderer: Renderer) -> VocoderRunner:
         return VocoderRunner(self.model, renderer, max_streams=max(BATCHES))
-
-    def render(self, runner: VocoderRunner, number: int, pieces: Sequence[int]) -> torch.Tensor:
-        stream = runner.open()
-        chunks = torch.split(self.mel[number, :, : sum(pieces)], list(pieces), dim=1)
-        samples = [
-            runner.run([VocoderJob(stream, chunk, is_final=index == len(chunks))])[0]
-            for index, chunk in enumerate(chunks, 1)
-        ]
-        runner.close(stream)
-        return torch.cat(samples)

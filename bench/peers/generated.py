@@ -24,6 +24,7 @@ from voicegate.bench.full_size.source import (
     tokenizer_files,
     write_source,
 )
+from voicegate.bench.peers.reference import Reference, save
 from voicegate.engine.checkpoint.tokenizer import build_tokenizer
 from voicegate.engine.units import SAMPLE_RATE_HZ, SAMPLES_PER_TOKEN
 
@@ -44,18 +45,17 @@ def write(directory: Path, sizes: Sizes) -> None:
     torch.save(state, directory / "llm.pt")
     config = {"model_type": "cosyvoice3", "architectures": ["CosyVoice3Model"]}
     (directory / "config.json").write_text(json.dumps(config))
-    _write_speaker_model(directory / "campplus.onnx", model.cosyvoice3_flow.speaker_dim)
+    write_speaker_model(directory / "campplus.onnx", model.cosyvoice3_flow.speaker_dim)
     prompt = list(natural.prompts(counts))[_PROMPT]
     transcript, voice = model.instruct_prefix + prompt.transcript, f"{VOICE_NAME}-{_PROMPT + 1}"
     with wave.open(str(directory / "reference.wav"), "wb") as file:
         file.setparams((1, 2, SAMPLE_RATE_HZ, 0, "NONE", ""))
         noise = generated_numbers("peers.reference").uniform(-6000, 6000, prompt.num_tokens * SAMPLES_PER_TOKEN)
         file.writeframes(noise.astype("<i2").tobytes())
-    reference = {"audio": "reference.wav", "transcript": transcript, "voice": voice}
-    (directory / "reference.json").write_text(json.dumps(reference))
+    save(Reference("reference.wav", transcript, voice), directory)
 
 
-def _write_speaker_model(path: Path, dim: int) -> None:
+def write_speaker_model(path: Path, dim: int) -> None:
     """In place of the released one: [1, T, 80] to [1, dim]."""
     weights = generated_numbers("peers.campplus").standard_normal((80, dim)).astype(np.float32)
     mean = helper.make_node("ReduceMean", ["input", "axes"], ["mean"], keepdims=0)

@@ -5,7 +5,6 @@ Facts of 0.26: `vllm serve MODEL --omni` with its CosyVoice3 example's flags; `/
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -20,8 +19,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import yaml
+
+from voicegate.bench import servers
+from voicegate.bench.peers import reference
 
 VOICE: Final = "reference"  # name of the uploaded voice
 # Without network, flashinfer and TensorRT it does not start otherwise. The caller's environment wins.
@@ -35,17 +36,8 @@ ENVIRONMENT: Final = {
 _DEPLOY: Final = Path("vllm_omni", "deploy", "cosyvoice3.yaml")
 _TALKER: Final = 0  # stage of the speech LLM
 _START_LIMIT_S: Final = 420.0  # 151 to 178 s were seen on an H200
-_STOP_LIMIT_S: Final = 20.0
 _ANSWER_S: Final = 60.0
 _POLL_S: Final = 0.2
-
-
-class Reference(msgspec.Struct, frozen=True):
-    """reference.json of a peer's model: the recording that it gets, and the name of that voice in ours."""
-
-    audio: str  # beside the file
-    transcript: str  # as the peer takes it, with an instruction in front
-    voice: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +50,7 @@ class Variant:
     fixes: Path | None = None
     fix_names: tuple[str, ...] = ()
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, name: str) -> dict[str, Any]:
         """For the result file. Raises OSError."""
         versions = {each.name.lower(): each.version for each in metadata.distributions(path=[str(self.packages)])}
         return {
@@ -66,7 +58,22 @@ class Variant:
             "deploy": self.deploy(),
             "environment": {name: self.environment()[name] for name in ENVIRONMENT},
             "fixes": list(self.fix_names),
+            "flattery": list(self._flattery(name)),
         }
+
+    def _flattery(self, name: str) -> Iterator[tuple[str, str]]:
+        environment = self.environment()
+        if environment["COSYVOICE3_TRT"] == "0":
+            yield "voicegate", f"the flow of {name} runs in eager torch, without TensorRT"
+        if environment["VLLM_USE_FLASHINFER_SAMPLER"] == "0":
+            yield "voicegate", f"{name} samples without flashinfer"
+        for stage in self.deploy()["stages"]:
+            if "max_num_seqs" in stage:
+                most = f"{stage['max_num_seqs']} sequences at once"
+                yield "voicegate", f"stage {stage['stage_id']} of {name} takes {most}, as published"
+            if stage.get("dtype") == "float32":
+                yield "voicegate", f"the LLM of {name} runs in float32, not in bfloat16"
+        yield from (("the peer", f"{name} has what its release lacks: {fix}") for fix in self.fix_names)
 
     def deploy(self) -> dict[str, Any]:
         """Its recommended file, with the talker's dtype where one was chosen. Raises OSError."""
@@ -87,26 +94,13 @@ def serving(variant: Variant, log: Path) -> Iterator[tuple[str, int, float]]:
     deploy = log.with_suffix(".deploy.yaml")
     deploy.write_text(yaml.safe_dump(variant.deploy(), sort_keys=False), encoding="utf-8")
     url = f"http://127.0.0.1:{_free_port()}"
+    command = _command(variant, deploy, port=url.rpartition(":")[2])
     began_s = time.monotonic()
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            _command(variant, deploy, port=url.rpartition(":")[2]),
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env=variant.environment(),
-            start_new_session=True,  # its engines are processes of their own, which end with it or not
-        )
-    try:
+    # Its engines are processes of their own, which end with it or not.
+    with servers.running(command, log, environment=variant.environment(), is_heard=False, has_children=True) as process:
         _wait_until_ready(process, url, log)
         _upload(url, variant.model)
         yield url, process.pid, time.monotonic() - began_s
-    finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_LIMIT_S)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def _command(variant: Variant, deploy: Path, *, port: str) -> list[str]:
@@ -125,18 +119,18 @@ def _free_port() -> int:
         return port
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+def _wait_until_ready(process: "subprocess.Popen[str]", url: str, log: Path) -> None:
     end_s = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < end_s and process.poll() is None:
         with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=_ANSWER_S):
             return
         time.sleep(_POLL_S)
-    raise RuntimeError(f"the peer did not start (status {process.poll()}):\n{log.read_text()[-2000:]}")
+    raise servers.not_started(process, log)
 
 
 def _upload(url: str, model: Path) -> None:
     """The form of its documents."""
-    told = msgspec.json.decode((model / "reference.json").read_bytes(), type=Reference)
+    told = reference.load(model)
     fields = {"name": VOICE, "consent": "bench", "ref_text": told.transcript}
     boundary = uuid.uuid4().hex
     request = urllib.request.Request(

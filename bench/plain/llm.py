@@ -1,86 +1,24 @@
-"""The plain way's decoders: one pass at a time, one token a step, eager.
+"""The plain way's decoder: one pass at a time, one token a step, eager.
 
-LeanLlm          the engine's own network on torch's operations, with a static cache: about the least that an eager
-                 step costs, and far less than any runtime that ships does
-TransformersLlm  as the reference runtime of CosyVoice 3 decodes (cosyvoice/llm/llm.py and utils/common.py): Hugging
-                 Face's Qwen2 with the cache and attention that it takes by default, the speech head on its last hidden
-                 state, and a sampler that reads the device candidate by candidate
+As the reference runtime of CosyVoice 3 decodes (cosyvoice/llm/llm.py and utils/common.py): Hugging Face's Qwen2 with
+the cache and attention that it takes by default, the speech head on its last hidden state, and a sampler that reads the
+device candidate by candidate.
 """
 
 import importlib
 import importlib.metadata
-import importlib.util
 from collections.abc import Generator, Mapping, Sequence
-from enum import Enum
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
+from voicegate.engine.llm.backend import LlmPrompt
 from voicegate.engine.llm.feed import Rows
 from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.llm.torch.model import BODY, HEAD, SPEECH_TABLE, check_state_dict
-from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import HeadBias, ModelConfig, SamplingConfig
 from voicegate.engine.model.qwen2 import qwen2_sizes
-
-
-class PlainLlmKind(Enum):
-    LEAN = "lean"
-    TRANSFORMERS = "transformers"
-
-
-class PlainLlm(Protocol):
-    def speech(
-        self, prompt: LlmPrompt, text_ids: Sequence[int], *, seed: int, max_tokens: int
-    ) -> Generator[int, None, None]:
-        """One pass: its speech tokens, each decoded when it is asked for. Raises RuntimeError where the LLM fails."""
-
-    def describe(self) -> dict[str, str]:
-        """Describes itself for a report."""
-
-
-def has_transformers() -> bool:
-    return importlib.util.find_spec("transformers") is not None
-
-
-class LeanLlm:
-    def __init__(
-        self,
-        model: ModelConfig,
-        state_dict: Mapping[str, torch.Tensor],
-        *,
-        max_positions: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> None:
-        """Raises WeightsError."""
-        self._runner = TorchLlmRunner(
-            model.llm,
-            model.sampling,
-            state_dict,
-            num_slots=1,
-            max_positions=min(model.llm.max_positions, max_positions),
-            device=device,
-            dtype=dtype,
-        )
-
-    def describe(self) -> dict[str, str]:
-        return {}
-
-    def speech(
-        self, prompt: LlmPrompt, text_ids: Sequence[int], *, seed: int, max_tokens: int
-    ) -> Generator[int, None, None]:
-        self._runner.add(SequenceRequest(0, prompt, tuple(text_ids), seed=seed, max_tokens=max_tokens))
-        try:
-            while self._runner.is_runnable(0):
-                (output,) = self._runner.step([0])
-                if output.error is not None:
-                    raise RuntimeError(f"the plain LLM failed: {output.error}")
-                yield from output.tokens
-        finally:
-            self._runner.abort(0)
 
 
 class TransformersLlm:
@@ -122,6 +60,7 @@ class TransformersLlm:
     def speech(
         self, prompt: LlmPrompt, text_ids: Sequence[int], *, seed: int, max_tokens: int
     ) -> Generator[int, None, None]:
+        """One pass: its speech tokens, each decoded when it is asked for."""
         sequence = Unistream(self._config, prompt, tuple(text_ids), max_tokens=max_tokens)
         generator = torch.Generator(self._device).manual_seed(seed)
         cache = None

@@ -1,6 +1,6 @@
 """The plain way on the same weights, as the reference runtimes of CosyVoice 3 do it: the yardstick of the ratios.
 
-One utterance at a time; the LLM decodes eagerly, one token a step, in one of two ways (bench/plain/llm.py); for every
+One utterance at a time; the LLM decodes eagerly, one token a step (bench/plain/llm.py); for every
 chunk the flow runs over prompt and all tokens so far, and the vocoder over all mel so far. Schedule: upstream's
 CosyVoice3Model.tts (cosyvoice/cli/model.py), with the hop kept per utterance. Kinder to it than upstream: no thread,
 no 100 ms poll, no encoding; LLM and flow run by turns, so `audio_s_per_s_overlapped` says what a perfect overlap of
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from voicegate.bench.plain.llm import LeanLlm, PlainLlm, PlainLlmKind, TransformersLlm
+from voicegate.bench.plain.llm import TransformersLlm
 from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
 from voicegate.engine.core.clause import Listing
@@ -39,7 +39,6 @@ from voicegate.engine.voices.voice import Voice
 
 _FIRST_HOP_TOKENS: Final = 25
 _MAX_HOP_TOKENS: Final = 100
-_TEXT_ROOM: Final = 512  # LLM positions beside prompt speech and speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +109,14 @@ class PlainSpeaker:
         )
         self._vocoder = OfflineVocoder(vocoder)
 
-    def load_llm(self, kind: PlainLlmKind) -> PlainLlm:
-        """Raises WeightsError, and ImportError where its package is not installed."""
+    def load_llm(self) -> TransformersLlm:
+        """Raises WeightsError, and ImportError where transformers is not installed."""
         state_dict = load_state_dict(self._model_dir / "llm.safetensors")
-        if kind is PlainLlmKind.TRANSFORMERS:
-            return TransformersLlm(self._model, state_dict, device=self._device, dtype=self._dtype)
-        longest_prompt = max(voice.num_tokens for voice in self._voices.values())
-        max_positions = self._max_clause_tokens + longest_prompt + _TEXT_ROOM
-        return LeanLlm(self._model, state_dict, max_positions=max_positions, device=self._device, dtype=self._dtype)
+        return TransformersLlm(self._model, state_dict, device=self._device, dtype=self._dtype)
 
-    def speak(self, llm: PlainLlm, text: str, voice_name: str, *, seed: int, only_first_audio: bool = False) -> Spoken:
+    def speak(
+        self, llm: TransformersLlm, text: str, voice_name: str, *, seed: int, only_first_audio: bool = False
+    ) -> Spoken:
         """The whole text, clause by clause as the engine cuts it, unless `only_first_audio`.
 
         Raises RuntimeError where the LLM fails.
@@ -148,7 +145,7 @@ class PlainSpeaker:
         return spoken
 
     def _utter(
-        self, llm: PlainLlm, texts: Iterable[Sequence[int]], voice: Voice, seed: int, spoken: Spoken
+        self, llm: TransformersLlm, texts: Iterable[Sequence[int]], voice: Voice, seed: int, spoken: Spoken
     ) -> Generator[int, None, None]:
         """Samples of each chunk, once it is on the host."""
         prompt = voice_prompt(voice, self._tokenizer, instruct_prefix=self._model.instruct_prefix)
@@ -224,7 +221,7 @@ def _timed(spoken: Spoken, stage: str, device: torch.device) -> Iterator[None]:
 
 
 def measure(
-    speaker: PlainSpeaker, llm: PlainLlm, short_texts: Sequence[str], texts: Sequence[str], voices: Sequence[str]
+    speaker: PlainSpeaker, llm: TransformersLlm, short_texts: Sequence[str], texts: Sequence[str], voices: Sequence[str]
 ) -> dict[str, Any]:
     """First audio over the short texts, throughput over the others.
 

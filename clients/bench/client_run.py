@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,8 @@ _GRACE_S: Final = 20.0
 # Longest line of a worker: a plan's answer is short, a record of a minute's audio about 100 kB.
 _LINE_BYTES: Final = 1 << 24
 _MODULE: Final = "voicegate.clients.bench.worker"
+# A client process whose timers are later than this passes its own delay for the server's.
+_MAX_LOOP_LAG_MS: Final = 10.0
 
 
 class BenchFailed(Exception):
@@ -37,6 +39,24 @@ class ClientRun:
     records: list[Record] = field(default_factory=list)
     finished: list[Finished] = field(default_factory=list)
     num_awaited: int = 0  # visits that began before the window's end and have turns to come
+
+    @classmethod
+    def awaiting(cls, schedule: Schedule, start_s: float) -> "ClientRun":
+        return cls(start_s, num_awaited=sum(visit.due_s <= schedule.window_s[1] for visit in schedule.visits))
+
+    def note(self, record: Record, schedule: Schedule) -> bool:
+        """True: it was the last turn of the last who began in time, and the others are of no interest."""
+        self.records.append(record)
+        visit = schedule.visits[record.visit]
+        is_over = visit.due_s <= schedule.window_s[1] and record.turn + 1 == len(visit.turns)
+        self.num_awaited -= is_over
+        return is_over and self.num_awaited == 0
+
+    def window_s(self, schedule: Schedule) -> tuple[float, float]:
+        """On the records' clock; it ends with the last of them, if that is sooner."""
+        begin_s, end_s = (self.start_s + edge_s for edge_s in schedule.window_s)
+        last_s = max((record.ended_s for record in self.records), default=begin_s)
+        return begin_s, min(end_s, max(last_s, begin_s + 0.1))
 
 
 @dataclass(slots=True)
@@ -77,8 +97,7 @@ async def carry_out(
         for plan in _plans(schedule, target, num_streams, num_workers):
             workers.append(await _start(plan))  # noqa: PERF401 - those that run are to be ended whatever happens
         await asyncio.gather(*(_ready(worker) for worker in workers))
-        client_run = ClientRun(time.monotonic() + 0.2)
-        client_run.num_awaited = sum(visit.due_s <= schedule.window_s[1] for visit in schedule.visits)
+        client_run = ClientRun.awaiting(schedule, time.monotonic() + 0.2)
         on_begin(client_run.start_s)
         async with asyncio.timeout(schedule.stop_s + _GRACE_S):
             await asyncio.gather(*(_follow(number, workers, client_run, schedule) for number in range(num_workers)))
@@ -127,14 +146,23 @@ async def _follow(number: int, workers: Sequence[_Worker], client_run: ClientRun
         match await worker.hear():
             case Told(record):
                 # A worker counts its own visits; those of the schedule were dealt out in turn.
-                client_run.records.append(msgspec.structs.replace(record, visit=record.visit * len(workers) + number))
-                visit = worker.plan.visits[record.visit]
-                if visit.due_s <= schedule.window_s[1] and record.turn + 1 == len(visit.turns):
-                    client_run.num_awaited -= 1
-                    if client_run.num_awaited == 0:
-                        await asyncio.gather(*(each.say(Stop()) for each in workers))
+                counted = msgspec.structs.replace(record, visit=record.visit * len(workers) + number)
+                if client_run.note(counted, schedule):
+                    await asyncio.gather(*(each.say(Stop()) for each in workers))
             case Finished() as finished:
                 client_run.finished.append(finished)
                 return
             case _:
                 pass
+
+
+def clients_report(finished: Sequence[Finished]) -> dict[str, Any]:
+    p99_ms = max((each.loop_lag_p99_ms for each in finished), default=0.0)
+    return {
+        "num_processes": len(finished),
+        "loop_lag_p99_ms": p99_ms,  # of the latest of them
+        "loop_lag_max_ms": max((each.loop_lag_max_ms for each in finished), default=0.0),
+        "cpu_s": round(sum(each.cpu_s for each in finished), 1),
+        "num_late_connections": sum(each.num_late_connections for each in finished),
+        "are_late": p99_ms > _MAX_LOOP_LAG_MS,
+    }

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from voicegate.clients.bench import judge
-from voicegate.clients.bench.client_run import ClientRun, carry_out
+from voicegate.clients.bench.client_run import ClientRun, carry_out, clients_report
 from voicegate.clients.bench.dialects import UNPACED
 from voicegate.clients.bench.inquiry import ask
-from voicegate.clients.bench.plan import Finished, Record, Target
+from voicegate.clients.bench.plan import Record, Target
 from voicegate.clients.bench.scenario import Kind, Scenario
 from voicegate.clients.bench.schedule import Schedule, Settings, schedule
 from voicegate.clients.bench.stats import summary
@@ -37,8 +37,6 @@ async def left_behind(target: Target) -> dict[str, Any] | None:
         await asyncio.sleep(_POLL_S)
 
 
-# A client process whose timers are later than this passes its own delay for the server's.
-_MAX_LOOP_LAG_MS: Final = 10.0
 # Starting processes and opening connections.
 _START_S: Final = 3.0
 _SHOW_S: Final = 0.25
@@ -82,12 +80,10 @@ class Bench:
                     task.cancel()
                 self._on_share(str(scenario), 1.0)
         self._on_records(scenario, client_run.start_s, client_run.records)
-        begin_s, end_s = (client_run.start_s + edge_s for edge_s in planned.window_s)
-        last_s = max((record.ended_s for record in client_run.records), default=begin_s)
-        window_s = (begin_s, min(end_s, max(last_s, begin_s + 0.1)))
+        window_s = client_run.window_s(planned)
         row = judge.figures(client_run.records, window_s=window_s)
         row["seconds_per_letter"] = round(self._settings.seconds_per_letter, 4)  # that its turns were expected to take
-        row["clients"] = _clients(client_run.finished)
+        row["clients"] = clients_report(client_run.finished)
         row["may_be_paced"] = scenario.kind is Kind.CLOSED and self._target.dialect not in UNPACED
         row["connect_ms"] = summary([each_ms for each in client_run.finished for each_ms in each.connects_ms])
         row["left_behind"] = await left_behind(self._target)
@@ -143,15 +139,3 @@ class _Watch:
         for edge_s in self._window_s:
             await asyncio.sleep(max(start_s + edge_s - time.monotonic(), 0.0))
             self._samples.append(sample_cpu(pid))
-
-
-def _clients(finished: Sequence[Finished]) -> dict[str, Any]:
-    p99_ms = max((each.loop_lag_p99_ms for each in finished), default=0.0)
-    return {
-        "num_processes": len(finished),
-        "loop_lag_p99_ms": p99_ms,  # of the latest of them
-        "loop_lag_max_ms": max((each.loop_lag_max_ms for each in finished), default=0.0),
-        "cpu_s": round(sum(each.cpu_s for each in finished), 1),
-        "num_late_connections": sum(each.num_late_connections for each in finished),
-        "are_late": p99_ms > _MAX_LOOP_LAG_MS,
-    }

@@ -17,7 +17,7 @@ import msgspec
 
 from voicegate.clients.bench import plan as planned
 from voicegate.clients.bench.dialects import DIALECTS
-from voicegate.clients.bench.dialects.conversation import Conversation, ConversationLost
+from voicegate.clients.bench.dialects.conversation import Connect, Conversation, ConversationLost
 from voicegate.clients.bench.listener import Listener
 from voicegate.clients.bench.plan import Plan, Reader, Record, Report, Visit
 from voicegate.clients.bench.stats import percentile
@@ -32,10 +32,10 @@ _LINE_BYTES: Final = 1 << 26
 class Connections:
     """Those that nobody speaks on; opened ahead, as agents hold theirs."""
 
-    def __init__(self, target: planned.Target) -> None:
+    def __init__(self, target: planned.Target, connect: Connect) -> None:
         self.num_late = 0
         self.connects_ms: list[float] = []
-        self._connect = DIALECTS[target.dialect]
+        self._connect = connect
         self._target = target
         self._free: list[Conversation] = []
         self._renewing: set[asyncio.Task[None]] = set()
@@ -102,9 +102,11 @@ class LoopLag:
             self.lags_s.append(time.monotonic() - due_s)
 
 
-async def carry_out(plan: Plan, orders: "asyncio.Queue[planned.Order]", tell: Callable[[Report], None]) -> Report:
+async def carry_out(
+    plan: Plan, orders: "asyncio.Queue[planned.Order]", tell: Callable[[Report], None], connect: Connect
+) -> Report:
     """Returns when all visits have ended, or when it is told to stop. Raises ConversationLost."""
-    connections, lag = Connections(plan.target), LoopLag()
+    connections, lag = Connections(plan.target, connect), LoopLag()
     await connections.open(plan.num_connections)
     tell(planned.Ready(plan.num_connections))
     began = await orders.get()
@@ -191,7 +193,7 @@ async def run() -> int:
     orders: asyncio.Queue[planned.Order] = asyncio.Queue()
     listening = asyncio.create_task(_take_orders(received, orders))
     try:
-        _say(await carry_out(plan, orders, _say))
+        _say(await carry_out(plan, orders, _say, DIALECTS[plan.target.dialect]))
     except ConversationLost as error:
         _say(planned.Broke(str(error)))
         return 1

@@ -24,11 +24,11 @@ from tests.support.stepaudio2 import (
     normal,
 )
 from tests.support.stepaudio2_engine import config_for, flow_of, stages_of, write_model
+from tests.support.stepaudio2_full_size import full_size_model
 from tests.support.tiny_engine import HandDrivenEngine
 from tests.support.vocoder_errors import log_spectrum_error, relative_error
 from tests.unit.engine.families.stepaudio2.test_flow_runner import SCHEDULE, STREAMS, opened, tokens_of
 from tests.unit.engine.families.stepaudio2.test_vocoder_streams import mel_of
-from voicegate.bench.kernels.stepaudio2_model import full_size_model
 from voicegate.engine import units
 from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig
 from voicegate.engine.families.stepaudio2.flow.chunking import ChunkSchedule, trimmed_context

@@ -10,7 +10,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow
+from tests.support.stepaudio2_full_size import StepAudio2Fixture, full_size_flow
 from voicegate.engine.families.stepaudio2.flow.bucket_solver import BucketConfig, BucketSolver
 from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkRow, ChunkShape
 from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.support import upstream
 from tests.support import vllm_omni as standin
 from tests.support.golden import TINY_MODEL_DIR
 from tests.unit.clients.deadline import deadline
 from voicegate.bench.peers import __main__ as peers
+from voicegate.bench.peers import embedded
 from voicegate.clients.bench.usage import children
 
 
@@ -68,6 +70,24 @@ def test_a_peer_that_dies_keeps_what_was_measured(tmp_path: Path, monkeypatch: p
     assert first["first_audio_ms"]["num"]
     assert "cannot connect" in second["failed"]
     assert third == {"failed": "left out after closed:4:whole"}
+
+
+def test_upstreams_classes_are_given_a_text_whole_and_as_it_is_written(tmp_path: Path) -> None:
+    path = upstream.packages(tmp_path / "upstream")
+    embedded.write(tmp_path / "source", TINY_MODEL_DIR)
+    names = ("upstream", "upstream-generator")
+    flags = ["--upstream", str(path), "--peer-model", str(tmp_path / "source"), "--json", str(tmp_path / "peers.json")]
+    flags += ["--logs", str(tmp_path / "logs"), "--duration-s", "0.5", "--loads", "closed:1", "closed:1:40"]
+    with deadline():
+        peers.main([*flags, "--servers", *names, "--rounds", "2"])
+    servers = json.loads((tmp_path / "peers.json").read_text())["servers"]
+    for name in names:
+        assert servers[name]["loads"].keys() == {"closed:1:whole", "closed:1:40", "closed:1:whole 2", "closed:1:40 2"}
+        for row in servers[name]["loads"].values():
+            assert row["outcomes"]["done"] == row["first_audio_ms"]["num"] > 0
+        log = (tmp_path / "logs" / f"{name}.log").read_text()
+        assert (upstream.GROWING in log) is (name == "upstream-generator")
+        assert f"{upstream.STEPS} 6" in log  # those that model.json asks for
 
 
 def test_fixes_are_in_front_of_the_packages_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,8 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from tests.support.stepaudio2_full_size import StepAudio2Fixture, full_size_flow, full_size_model, random_weights
 from voicegate.bench.kernels.floors import FULL
-from voicegate.bench.kernels.stepaudio2_model import StepAudio2Fixture, full_size_flow, full_size_model, random_weights
 from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.flow.gather_kernels import gather_context
 from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape

@@ -61,18 +61,34 @@ def _failed(message: object) -> Ended:
     return Ended(is_refused=any(word in text.lower() for word in _NO_ROOM_WORDS), message=text)
 
 
-class ElevenLabsPhrases:
+class _Phrases:
+    """Where a protocol has nothing of its own: turn after turn on one socket, interrupted by hanging up."""
+
+    is_spent = False
+    is_cancel_answered = False
+
+    def __init__(self, _target: Target, _greeting: Frame | None) -> None: ...
+
+    def begin(self, turn: Turn) -> Sequence[Frame]:
+        return []
+
+    def cancel(self, played_ms: int) -> Sequence[Frame] | None:
+        return None
+
+    def hung_up(self) -> Ended | None:
+        return None
+
+
+class ElevenLabsPhrases(_Phrases):
     """multi-stream-input: a turn is a context. Interrupted by closing that, as pipecat's and LiveKit's clients do.
 
     Without `auto_mode`, which takes each message for a sentence: a writer's are words.
     """
 
-    is_spent = False
-    is_cancel_answered = False  # `isFinal` comes, but nobody waits for it
+    # `isFinal` comes after an interruption, but nobody waits for it.
 
-    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
-        self._num_turns = 0
-        self._context = ""
+    _num_turns = 0
+    _context = ""
 
     def begin(self, turn: Turn) -> Sequence[Frame]:
         self._num_turns += 1
@@ -102,24 +118,17 @@ class ElevenLabsPhrases:
         audio = message.get("audio")
         return _chunk(audio) if audio else None
 
-    def hung_up(self) -> Ended | None:
-        return None
-
     def _close(self) -> list[Frame]:
         return [_json({"context_id": self._context, "close_context": True})]
 
 
-class CartesiaPhrases:
+class CartesiaPhrases(_Phrases):
     """/tts/websocket: a turn is a context."""
 
-    is_spent = False
-    is_cancel_answered = False  # the vendor's own server says nothing more of it
+    # The vendor's own server says nothing more of what was interrupted.
 
-    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
-        self._num_turns = 0
-        self._context = ""
-        self._voice = _ANY_VOICE
-        self._buffering: dict[str, int] = {}
+    _num_turns = 0
+    _context = ""
 
     def begin(self, turn: Turn) -> Sequence[Frame]:
         self._num_turns += 1
@@ -153,9 +162,6 @@ class CartesiaPhrases:
             case _:
                 return None
 
-    def hung_up(self) -> Ended | None:
-        return None
-
     def _request(self, text: str, *, goes_on: bool) -> str:
         message = {
             "context_id": self._context,
@@ -169,14 +175,11 @@ class CartesiaPhrases:
         return _json(message)
 
 
-class DeepgramPhrases:
+class DeepgramPhrases(_Phrases):
     """/v1/speak: turns have no names; one ends with the answer to its flush."""
 
-    is_spent = False
     is_cancel_answered = True
-
-    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
-        self._is_cancelling = False
+    _is_cancelling = False
 
     def begin(self, turn: Turn) -> Sequence[Frame]:
         self._is_cancelling = False
@@ -207,18 +210,9 @@ class DeepgramPhrases:
             case _:
                 return None
 
-    def hung_up(self) -> Ended | None:
-        return None
 
-
-class VllmOmniPhrases:
+class VllmOmniPhrases(_Phrases):
     """/v1/audio/speech/stream: utterance after utterance. It has no word for an interruption: one hangs up."""
-
-    is_spent = False
-    is_cancel_answered = False
-
-    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
-        pass
 
     def begin(self, turn: Turn) -> Sequence[Frame]:
         config = {"type": "session.config", "response_format": "pcm", "stream_audio": True, "split_granularity": "none"}
@@ -229,9 +223,6 @@ class VllmOmniPhrases:
 
     def end(self) -> Sequence[Frame]:
         return [_json({"type": "input.done"})]
-
-    def cancel(self, played_ms: int) -> None:
-        return None
 
     def take(self, raw: Frame) -> Chunk | Ended | None:
         if isinstance(raw, bytes):
@@ -245,17 +236,9 @@ class VllmOmniPhrases:
             case _:
                 return None
 
-    def hung_up(self) -> Ended | None:
-        return None
 
-
-class KyutaiPhrases:
+class KyutaiPhrases(_Phrases):
     """/api/tts_streaming: one utterance a socket, whose audio ends where the server hangs up."""
-
-    is_cancel_answered = False
-
-    def __init__(self, _target: Target, _greeting: Frame | None) -> None:
-        self.is_spent = False
 
     def begin(self, turn: Turn) -> Sequence[Frame]:
         self.is_spent = True
@@ -266,9 +249,6 @@ class KyutaiPhrases:
 
     def end(self) -> Sequence[Frame]:
         return [msgspec.msgpack.encode({"type": "Eos"})]
-
-    def cancel(self, played_ms: int) -> None:
-        return None
 
     def take(self, raw: Frame) -> Chunk | Ended | None:
         """Raises ConversationLost for what the server complains of before a turn."""

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.clients.bench.test_judge import RECORD
-from voicegate.bench.socket import ALONE_FLATTERY, Measured, flattery, serving
+from voicegate.bench import servers
+from voicegate.bench.socket import ALONE_FLATTERY, Measured, flattery
 from voicegate.clients.bench.judge import figures
 from voicegate.clients.bench.scenario import parse
 from voicegate.clients.bench.schedule import Settings
@@ -33,8 +34,8 @@ def test_a_server_that_does_not_come_up_in_time_is_given_up(tmp_path: Path, monk
     stuck.write_text("#!/bin/sh\nexec sleep 600\n")
     stuck.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(stuck))
-    monkeypatch.setattr("voicegate.bench.socket._START_LIMIT_S", 0.2)
-    with pytest.raises(RuntimeError, match=r"did not start"), serving(tmp_path, (), tmp_path / "log"):
+    monkeypatch.setattr("voicegate.bench.servers._START_LIMIT_S", 0.2)
+    with pytest.raises(RuntimeError, match=r"did not start"), servers.voicegate(tmp_path, (), tmp_path / "log"):
         pass
 
 

@@ -2,20 +2,11 @@
 
 from typing import Any
 
-from tests.unit.bench.engine.test_report import GOOD, PLAIN_RUN, outcome, scenarios
 from tests.unit.clients.bench.test_judge import RECORD, altered
-from voicegate.bench.engine.report import outcome_report
 from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.socket import ALONE_FLATTERY, SWEEP
-from voicegate.bench.table import Found, pages, picture, replace_section, results, sections
+from voicegate.bench.table import Found, pages, picture, replace_section, sections
 from voicegate.clients.bench.judge import figures
-
-
-def cpu() -> dict[str, Any]:
-    loaded = results("engine-cpu.json")
-    assert loaded is not None
-    return loaded
-
 
 QUALITY = {
     "environment": {"commit": "def"},
@@ -24,20 +15,23 @@ QUALITY = {
 ROW = {**figures([RECORD], window_s=(5.0, 20.0)), "server_cpu": None, "gpu": None, "clients": {"are_late": False}}
 
 
+CPU = {
+    "environment": {"cpu": "Some CPU", "num_cores": 2, "torch": "2.13.0", "commit": "fed"},
+    "scenarios": {
+        "alone:whole": ROW | {"headroom_ms": None, "stages": {}},
+        "closed:1:whole": ROW
+        | {"headroom_ms": {"min": 84.6}, "stages": {name: {"rtf": 0.0814} for name in ("llm", "flow", "vocoder")}},
+    },
+}
+
+
 def gpu() -> dict[str, Any]:
     return {
         "environment": {"gpu": "NVIDIA H200", "torch": "2.11.0", "commit": "abc"},
-        "model": "generated",
-        "lengths": "limit",
-        "config": {"max_waiting_utterances": 832},
-        "voices": ["generated"],
-        "load": {"wanted_audio_s": [3.0, 15.0], "tokens_per_s": None},
-        "scenarios": {
-            **scenarios(),
-            "cancel-4": {**outcome_report(outcome(GOOD)), "cancel_ms": {"p50": 1.04, "p95": 2.0}},
-            "memory": {"mib_per_stream_second": 90.2, "mib_per_stream": 3.0},
-        },
-        "plain": PLAIN_RUN,
+        "model": "full-size-generated",
+        "flattered_by": ["all speak with one voice"],
+        "scenarios": {"sustain-300": ROW, "cancel-4": ROW | {"cancel_ms": {"p50": 1.04, "p95": 2.0}}},
+        "plain": {"dtype": "bfloat16"},
         "ratios": {
             "lean": {"first_audio": 25.0, "throughput": 120.0},
             "transformers": {"first_audio": 80.0, "throughput": None},
@@ -66,9 +60,10 @@ def test_the_pages_say_what_the_results_do() -> None:
 
 
 def test_what_was_not_measured_has_no_table() -> None:
-    made = sections(found(engine_cpu=cpu(), quality=QUALITY))
+    made = sections(found(engine_cpu=CPU, quality=QUALITY))
     assert {name for name, lines in made.items() if lines} == {"cpu", "caveats"}
-    assert any(line.startswith("| short, ") for line in made["cpu"])
+    assert "| alone:whole | 1 | 100 / 100 ms | – | 0.50 | – |" in made["cpu"]
+    assert "| closed:1:whole | 1 | 100 / 100 ms | 85 ms | 0.50 | 0.081, 0.081, 0.081 |" in made["cpu"]
     assert made["cpu"][-1] == "| rms | clause | 0.050 | 10 of 200 |"
     assert len(made["caveats"]) == 2
 
@@ -77,7 +72,7 @@ def test_the_headline_has_three_loads_of_a_gpu_and_one_of_a_cpu() -> None:
     run = sockets(alone__whole=ROW, live__128__20=ROW | {"live": 120.4}, live__64__whole=ROW, live__400__20=None)
     own = {"cpu": "Some CPU", "num_cores": 2, "commit": "fed"}
     slow = sockets(alone__whole=ROW | {"audible_ms": {"p50": 181.0, "p95": 190.4}}) | {"environment": own}
-    lines = sections(found(socket_h200_latest=run, socket_cpu_xeon=slow))["headline"]
+    lines = sections(found(socket_h200_latest=run, socket_cpu=slow))["headline"]
     assert [line for line in lines if line.startswith("| ") and " ms |" in line] == [
         "| one stream, text given whole | 1 | 100 / 100 ms | – | NVIDIA H200, commit abc |",
         "| 128 streams, text at 20 words a second | 120 | 100 / 100 ms | – | NVIDIA H200, commit abc |",
@@ -92,25 +87,15 @@ def test_the_headline_has_three_loads_of_a_gpu_and_one_of_a_cpu() -> None:
 def test_the_engine_alone_says_what_its_weights_are() -> None:
     made = sections(found(engine_h200=gpu()))
     lines = made["engine"]
-    assert lines[0].endswith("The weights of generated are generated. They speak noise, at equal speed.")
-    assert "| sustain-300 | 100 | 100 / 100 / 100 ms | 100.0 % / 100.0 % | 0.250 | 12 |" in lines
-    assert not any(line.startswith(("| cancel-4", "| memory")) for line in lines)
+    assert lines[0].endswith("The weights are generated: they speak noise, at equal speed.")
+    assert "| sustain-300 | 1 | 100 / 100 / - ms | 100.0 % / 100.0 % | 0.495 | 0 |" in lines
+    assert not any(line.startswith("| cancel-4") for line in lines)
     assert any("one voice" in line for line in made["caveats"])
-    remarks = next(line for line in lines if line.startswith("Cancel"))
-    assert "p50 1.0 ms" in remarks
-    assert "90 MiB a second" in remarks
+    assert "p50 1.0 ms" in next(line for line in lines if line.startswith("Cancel"))
     assert lines[-2:] == [
         "| Hugging Face's Qwen2, as in the reference | first audio 80 times better |",
         "| the engine's own network | first audio 25 times better, throughput 120 times better |",
     ]
-
-
-def test_who_was_not_heard_to_the_end_by_an_engine_is_told() -> None:
-    whole = gpu()
-    assert not any("failed" in line for line in sections(found(engine_h200=whole))["engine"])
-    whole["scenarios"]["sustain-300"] |= {"num_failed": 3, "num_cut_off": 1}
-    lines = sections(found(engine_h200=whole))["engine"]
-    assert "Not served or not to the end: sustain-300 3 failed, 1 cut off." in lines
 
 
 def test_a_gpus_loads_stand_in_one_table() -> None:

@@ -13,7 +13,7 @@ from voicegate.bench.engine.__main__ import parser, with_settings
 from voicegate.bench.engine.llm_backends import ROWS, main
 from voicegate.engine.config import EngineConfig
 
-COMMAND = ("--model", "model", "--merged-hf", "hf", "--scenario", "first-audio")
+COMMAND = ("--model", "model", "--merged-hf", "hf", "--scenarios", "alone:whole")
 FIGURES = {"first_audio_ms": {"p50": 20.0, "p95": 30.0}, "audio_s_per_s": 8.0}
 
 
@@ -36,19 +36,19 @@ def test_every_row_is_a_process_and_one_that_fails_stops_none(
         asked.append(options)
         if options.label == "worker-process":
             return subprocess.CompletedProcess(words, 1, stderr="...\ntensorrt_llm is not installed\n")
-        options.json.write_text(json.dumps({"start_s": 1.0, "scenarios": {"first-audio": FIGURES}}))
+        options.json.write_text(json.dumps({"start_s": 1.0, "scenarios": {"alone:whole": FIGURES}}))
         return subprocess.CompletedProcess(words, 0, stderr="")
 
     monkeypatch.setattr(llm_backends.subprocess, "run", run)
     target = tmp_path / "rows.json"
     names = ("ours", "worker-process", "no-overlap")
-    assert main([*COMMAND, "--json", str(target), "--rows", *names, "--samples", "7"]) == 0
+    assert main([*COMMAND, "--json", str(target), "--rows", *names, "--num-alone", "7"]) == 0
     wanted = [row for row in ROWS if row.name in names]
     assert [options.set for options in asked] == [[*row.settings, "merged_hf_dir=hf"] for row in wanted]
-    assert {options.samples for options in asked} == {7}
+    assert {options.num_alone for options in asked} == {7}
     rows = json.loads(target.read_text())["rows"]
     assert rows["worker-process"]["error"] == "tensorrt_llm is not installed"
-    assert rows["no-overlap"]["scenarios"] == {"first-audio": FIGURES}
+    assert rows["no-overlap"]["scenarios"] == {"alone:whole": FIGURES}
     lines = capsys.readouterr().out.splitlines()
     assert "of ours" in lines[0]
     assert lines[3].split()[-1] == "100%"

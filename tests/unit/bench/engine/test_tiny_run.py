@@ -7,62 +7,62 @@ from typing import Any
 import pytest
 
 from tests.support.upstream_source import SMALL
+from tests.unit.clients.deadline import deadline
 from voicegate.bench.engine import __main__ as engine
-from voicegate.bench.engine import scenarios
+from voicegate.bench.engine import run
 from voicegate.bench.full_size.engine_dir import Ending, make_engine_dir
+from voicegate.clients.bench import schedule
 from voicegate.engine.checkpoint.conversion import ConvertOptions
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scenarios, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(run, "_WARM_S", 0.0)
+    monkeypatch.setattr(schedule, "_SETTLE_S", 600.0)  # nobody is cut off, however busy the machine is
     monkeypatch.setattr(engine, "configure_logs", lambda *_: None)  # logging is the whole process's
 
 
 def run_of(target: Path, *arguments: str) -> dict[str, Any]:
-    assert engine.main(["--device", "cpu", "--threads", "1", "--json", str(target), *arguments]) == 0
-    run: dict[str, Any] = json.loads(target.read_text())
-    return run
+    with deadline():
+        assert engine.main(["--device", "cpu", "--threads", "1", "--json", str(target), *arguments]) == 0
+    report: dict[str, Any] = json.loads(target.read_text())
+    return report
 
 
 def test_two_streams_of_the_tiny_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = run_of(tmp_path / "run.json", "--scenario", "burst-2", "--samples", "2", "--audio-s", "1", "--label", "try")
-    assert (run["label"], run["lengths"], run["model"]) == ("try", "natural", "voicegate-tiny")
-    row = run["scenarios"]["burst-2"]
-    assert (row["streams"], row["num"], row["num_failed"], row["num_cut_off"]) == (2, 2, 0, 0)
-    assert row["first_audio_ms"]["num"] == 2
-    # Learned from other sentences: within a factor of two, or texts are not what was asked for.
-    assert 0.5 < row["audio_as_expected"] < 2.0
-    assert run["environment"]["command"]
-    assert "burst-2" in capsys.readouterr().out
+    report = run_of(tmp_path / "run.json", "--scenarios", "closed:2", "--duration-s", "0.1", "--label", "try")
+    assert (report["label"], report["model"]) == ("try", "voicegate-tiny")
+    row = report["scenarios"]["closed:2:whole"]
+    assert row["outcomes"]["done"] == row["first_audio_ms"]["num"] == 2
+    assert row["stages"].keys() >= {"llm", "flow", "vocoder"}
+    assert row["stages"]["llm"]["rtf"] > 0
+    assert row["messages"] == []
+    assert "text given whole, not as an agent writes it" in report["flattered_by"]
+    assert report["environment"]["command"]
+    assert "closed:2:whole" in capsys.readouterr().out
 
 
-def test_every_scenario_and_the_plain_way_on_a_model_that_never_stops(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_never_stops_and_listeners_who_interrupt_it(tmp_path: Path) -> None:
     make_engine_dir(tmp_path / "model", SMALL, ConvertOptions(), Ending.NEVER)
-    run = run_of(
+    report = run_of(
         *(tmp_path / "run.json", "--model", str(tmp_path / "model"), "--set", "max_clause_tokens=25"),
-        *("--scenario", "first-audio", "live-2", "burst-2", "cancel-1", "memory", "--text", "paced"),
-        *("--samples", "2", "--duration-s", "0.5", "--audio-s", "1..2", "--baseline", "--baseline-utterances", "1"),
+        *("--scenarios", "alone:40", "--num-alone", "3"),
     )
-    assert (run["lengths"], run["config"]["max_clause_tokens"]) == ("limit", 25)
-    rows = run["scenarios"]
-    assert list(rows) == ["first-audio", "live-2", "burst-2", "cancel-1", "memory"]
-    assert rows["memory"] == {"not_measured": "no CUDA device"}
-    for name in ("first-audio", "live-2", "burst-2"):
-        assert rows[name]["num"] >= 2
-        assert rows[name]["num_failed"] == 0
-        # Every clause is cut at 25 tokens, which are 1 s.
-        assert rows[name]["audio_as_expected"] == pytest.approx(1.0, abs=0.1)
-    assert rows["live-2"]["is_sustained"] in (True, False)
-    assert rows["cancel-1"]["cancel_ms"]["num"] >= 2
-    assert list(run["plain"]["by_llm"]) == list(run["ratios"]) == ["lean", "transformers"]
-    for llm, figures in run["plain"]["by_llm"].items():
-        assert (figures["first_audio_ms"]["num"], figures["rtf"]["num"]) == (5, 1)
-        assert run["ratios"][llm]["first_audio"] > 0
-        assert run["ratios"][llm]["throughput"] > 0
-    assert run["targets"] == []  # those are a GPU's
-    printed = capsys.readouterr().out
-    assert "plain way" in printed
-    assert "cancel to slot free" in printed
+    assert report["config"]["max_clause_tokens"] == 25
+    row = report["scenarios"]["alone:40"]
+    assert row["outcomes"]["cancelled"] == row["stop_ms"]["num"] == 3
+    assert row["first_audio_ms_by_writer"].keys() == {"40"}
+    assert report["flattered_by"][-1] == "all speak with one voice"
+
+
+def test_what_the_engine_refuses_is_told(tmp_path: Path) -> None:
+    report = run_of(
+        *(tmp_path / "run.json", "--scenarios", "closed:3", "--duration-s", "0.1"),
+        *("--set", "max_utterances=1", "--set", "max_waiting_utterances=1"),
+    )
+    row = report["scenarios"]["closed:3:whole"]
+    assert row["outcomes"]["refused"] >= 1
+    assert row["outcomes"]["done"] >= 1
+    wrong = run_of(tmp_path / "wrong.json", "--scenarios", "alone:whole", "--num-alone", "1", "--voices", "nobody")
+    (message,) = wrong["scenarios"]["alone:whole"]["messages"]
+    assert "nobody" in message

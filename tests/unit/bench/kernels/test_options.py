@@ -1,4 +1,4 @@
-"""The front door: parts and their sections, and what it says without a GPU. Every measurement module is imported."""
+"""The front door: its parts, and what it says without a GPU. Every measurement module is imported."""
 
 import json
 from pathlib import Path
@@ -8,33 +8,7 @@ import pytest
 import torch
 
 from voicegate.bench.kernels import __main__ as front
-from voicegate.bench.kernels.__main__ import PARTS, Part, UsageError, chosen_sections, main, parser
-
-
-def test_a_part_is_all_its_sections_and_a_section_is_itself() -> None:
-    assert list(PARTS) == ["llm", "flow", "vocoder", "stepaudio2"]
-    assert chosen_sections(parser().parse_args([]).part) == {name: part.sections for name, part in PARTS.items()}
-    assert chosen_sections(["flow"]) == {"flow": PARTS["flow"].sections}
-    assert chosen_sections(["vocoder.parts", "llm.host", "llm", "vocoder.batches"]) == {
-        "llm": ("alone", "device", "host", "samplings"),
-        "vocoder": ("batches", "parts"),
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("dance", "no part 'dance'; there are llm, flow, vocoder, stepaudio2"),
-        ("llm.flow", "llm has no section 'flow'; it has alone, device"),
-    ],
-)
-def test_what_there_is_not_is_refused_with_what_there_is(
-    name: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        chosen_sections([name])
-    assert main(["--part", name]) == 1
-    assert capsys.readouterr().err.startswith(f"bench.kernels: {message}")
+from voicegate.bench.kernels.__main__ import main
 
 
 def test_without_a_gpu_it_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,18 +21,15 @@ def test_results_are_written_after_each_part(monkeypatch: pytest.MonkeyPatch, tm
     path = tmp_path / "results" / "kernels.json"
     written: list[Any] = []
 
-    def measure_first(sections: Any) -> dict[str, Any]:
-        return {"us": {1: 2.5}, "sections": sections}
-
-    def measure_second(_: Any) -> dict[str, Any]:
+    def measure_second() -> dict[str, Any]:
         written.append(json.loads(path.read_text()))
         return {}
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(front.environment, "describe", lambda: {"gpu": "a card"})
-    monkeypatch.setattr(front, "PARTS", {"llm": Part(measure_first, ("a", "b")), "flow": Part(measure_second, ("c",))})
-    assert main(["--part", "flow", "llm.b", "--json", str(path)]) == 0
-    expected = {"environment": {"gpu": "a card"}, "llm": {"us": {"1": 2.5}, "sections": ["b"]}}
+    monkeypatch.setattr(front, "PARTS", {"llm": lambda: {"us": {1: 2.5}}, "flow": measure_second})
+    assert main(["--part", "llm", "flow", "--json", str(path)]) == 0
+    expected = {"environment": {"gpu": "a card"}, "llm": {"us": {"1": 2.5}}}
     assert written == [expected]
     assert json.loads(path.read_text()) == expected | {"flow": {}}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.support.golden import TINY_MODEL_DIR
-from voicegate.bench.plain.llm import PlainLlmKind, TransformersLlm, draw, nucleus
+from voicegate.bench.plain.llm import TransformersLlm, draw, nucleus
 from voicegate.bench.plain.system import PlainSpeaker
 from voicegate.engine.llm.backend import LlmPrompt
 from voicegate.engine.llm.feed import Rows, speech_rows
@@ -94,11 +94,8 @@ def test_a_repeated_token_is_drawn_again_from_all_others() -> None:
     assert draw(scores.clone(), [7, *range(100, 109)], SAMPLING, generator) != 7
 
 
-@pytest.mark.parametrize("kind", PlainLlmKind)
-def test_both_speak_and_a_pass_that_was_left_in_the_middle_stops_nobody(
-    speaker: PlainSpeaker, kind: PlainLlmKind
-) -> None:
-    llm = speaker.load_llm(kind)
+def test_a_pass_that_was_left_in_the_middle_stops_nobody(speaker: PlainSpeaker) -> None:
+    llm = speaker.load_llm()
     begun = speaker.speak(llm, "Good morning, it is seven o'clock.", "rms", seed=3, only_first_audio=True)
     whole = speaker.speak(llm, "Good morning, it is seven o'clock.", "rms", seed=3)
     assert begun.first_audio_s is not None
@@ -109,7 +106,6 @@ def test_both_speak_and_a_pass_that_was_left_in_the_middle_stops_nobody(
 
 
 def test_what_a_report_says_of_them(speaker: PlainSpeaker) -> None:
-    assert speaker.load_llm(PlainLlmKind.LEAN).describe() == {}
-    described = speaker.load_llm(PlainLlmKind.TRANSFORMERS).describe()
+    described = speaker.load_llm().describe()
     assert described["attention"] == "sdpa"
     assert described["transformers"][0].isdigit()

@@ -1,11 +1,11 @@
-"""The bench of engine processes: its requests, and its reading of the answers."""
+"""bench.scale: its requests, and its reading of the answers."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from voicegate.bench.replicas import hop, scale
+from voicegate.bench import scale
 
 GOOD: dict[str, Any] = {
     "outcomes": {"refused": 0, "failed": 0, "cut_off": 0},
@@ -13,15 +13,6 @@ GOOD: dict[str, Any] = {
     "c100": 1.0,
     "rtf": None,
 }
-
-
-def test_the_way_is_measured_here_and_behind_a_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hop, "_WARM_UP_S", 0.0)
-    row = hop.measure(2, chunk_ms=20, seconds=0.3)
-    for part in (row["here"], row["behind"]):
-        assert part["calls_ms"]["num"] > 0
-        assert part["packets_ms"]["num"] > 0
-    assert row["added"]["calls_ms"]["p50"] > 0
 
 
 def test_loads_are_in_proportion_and_the_largest_that_held_counts(monkeypatch: pytest.MonkeyPatch) -> None:

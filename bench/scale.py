@@ -1,5 +1,11 @@
-"""Scale of several GPUs together, against one of them: `bench.socket` with `--gpus`, at loads in proportion."""
+"""Scale of several GPUs together (`serve --gpus`), against one of them: `bench.socket` at loads in proportion.
 
+    python -m voicegate.bench.scale --model DIR --gpus 0,1 [--streams 300 400] [--json FILE] [--serve FLAGS...]
+
+The first GPU alone, then all with as many streams for each.
+"""
+
+import argparse
 import json
 import subprocess
 import sys
@@ -8,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from voicegate.bench import environment, results_file
 from voicegate.clients.bench.ramp import Objective
 
 
@@ -51,3 +58,26 @@ def _row(scenarios: Mapping[str, Any], num_gpus: int, streams_per_gpu: int) -> M
         "alone": alone,
         "loaded": loaded,
     }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--gpus", default="0,1")
+    parser.add_argument("--streams", type=int, nargs="+", default=[300, 400], help="for each GPU")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `voicegate serve`; last")
+    options = parser.parse_args()
+    gpus, rows = options.gpus.split(","), []
+    for row in measure(options.model, gpus, options.streams, options.serve):
+        rows.append(row)
+        print(f"{row['gpus']} GPU(s), {row['streams']} streams: {row['misses'] or 'held'}", flush=True)
+        report = {"environment": environment.describe(), "gpus": gpus, "serve": options.serve, "rows": rows}
+        results_file.save(report, options.json)
+    one, all_of_them = best(rows, 1), best(rows, len(gpus))
+    ratio = f", {all_of_them / one:.2f} times as many" if one else ""
+    print(f"held: {one} streams by one, {all_of_them} by {len(gpus)}{ratio}")
+
+
+if __name__ == "__main__":
+    main()
