@@ -56,7 +56,7 @@ def running(
 
 
 def announced(process: "subprocess.Popen[str]", mark: str, log: Path) -> str:
-    """What follows `mark` on a line of its output. Raises RuntimeError where none comes."""
+    """The rest of the line of its output that has `mark`. Raises RuntimeError where none comes."""
     assert process.stdout is not None
     limit = threading.Timer(_START_LIMIT_S, process.kill)  # which ends its output
     limit.start()

@@ -105,7 +105,7 @@ def generate(part: str, model: ModelConfig, *, never_stop: bool = False) -> dict
 
 
 def inverse_frequencies(head_dim: int) -> torch.Tensor:
-    """Of rotary positions, which upstream's flow has among its weights."""
+    """Rotary frequencies, which upstream's flow has among its weights."""
     inverse: torch.Tensor = 1.0 / 10_000 ** (torch.arange(0, head_dim, 2).float() / head_dim)
     return inverse
 

@@ -98,7 +98,7 @@ def _rounds(server: Mapping[str, Any]) -> Mapping[str, Sequence[Mapping[str, Any
 
 
 def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Of several rounds the least and the greatest; what failed is told alone."""
+    """The least and the greatest of several rounds; a failure is told alone."""
     for row in rows:
         if "failed" in row:
             return (row["failed"], *(_MISSING,) * 7)
@@ -130,7 +130,7 @@ def _span(values: Sequence[float], *, digits: int = 0) -> str:
 
 
 def _ratios(rows: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Of the medians of rounds."""
+    """Ratios of the medians of rounds."""
     first, own_first = (_of(each, "first_audio_ms", "p50") for each in (rows, own))
     rate, own_rate = ([row["audio_s_per_s"] for row in each if "failed" not in row] for each in (rows, own))
     return _ratio(first, own_first), _ratio(own_rate, rate)

@@ -43,7 +43,7 @@ class AutoModel:
 
 
 def packages(directory: Path) -> str:
-    """What --upstream takes."""
+    """A path as --upstream takes it."""
     module = directory / "cosyvoice" / "cli" / "cosyvoice.py"
     module.parent.mkdir(parents=True)
     module.write_text(_CODE)
