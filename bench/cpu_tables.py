@@ -22,7 +22,7 @@ def speed_table(run: dict[str, Any]) -> list[str]:
     ]
     for name, row in run["scenarios"].items():
         first, early, rtf = row["first_audio_ms"], row["headroom_ms"], row["rtf"]
-        # What is made of a turn that is interrupted is more than was heard.
+        # More is made of a turn that is interrupted than is heard of it.
         is_whole = rtf is not None and parse(name).kind is not Kind.ALONE
         made = "–" if not is_whole else ", ".join(f"{row['stages'][stage]['rtf']:.3f}" for stage in _STAGES)
         cells = (middle(first), "–" if early is None else f"{early['min']:.0f} ms", half(rtf), made)

@@ -236,6 +236,7 @@ def caveats_table(sockets: dict[str, Any] | None, engine: dict[str, Any] | None)
     if of_sockets and ALONE_FLATTERY not in of_sockets:
         of_sockets.append(ALONE_FLATTERY)  # files up to 2026-11-27 do not say it
     of_engine = engine["flattered_by"] if engine is not None else []
+    of_engine = [each.replace("nobody", "no one") for each in of_engine]  # a word of files up to 2026-11-25
     rows = [("through sockets", each) for each in of_sockets] + [
         ("the engine without sockets", each) for each in of_engine
     ]

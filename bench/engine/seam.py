@@ -113,7 +113,7 @@ class SeamConversation:
                     pass
 
     async def close(self) -> None:
-        """What still runs is of no interest."""
+        """A turn that still runs is cancelled: it is of no interest."""
         if self._utterance_id is not None:
             self._seam.engine.cancel(self._utterance_id)
             self._ended(Ended())

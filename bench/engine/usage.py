@@ -1,4 +1,4 @@
-"""What an engine's stages took over a scenario, and GPU memory."""
+"""Time of an engine's stages over a scenario, and GPU memory."""
 
 from collections.abc import Mapping
 from typing import Any, Final
