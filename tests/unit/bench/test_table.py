@@ -70,7 +70,7 @@ def test_what_was_not_measured_has_no_table() -> None:
 
 def test_the_headline_has_three_loads_of_a_gpu_and_one_of_a_cpu() -> None:
     run = sockets(alone__whole=ROW, live__128__20=ROW | {"live": 120.4}, live__64__whole=ROW, live__400__20=None)
-    own = {"cpu": "Some CPU", "num_cores": 2, "commit": "fed"}
+    own = CPU["environment"]
     slow = sockets(alone__whole=ROW | {"audible_ms": {"p50": 181.0, "p95": 190.4}}) | {"environment": own}
     lines = sections(found(socket_h200_latest=run, socket_cpu_xeon=slow))["headline"]
     assert [line for line in lines if line.startswith("| ") and " ms |" in line] == [
