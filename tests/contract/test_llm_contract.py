@@ -12,8 +12,7 @@ import pytest
 
 from tests.support.self_scheduling import FULL, PLAIN, SelfSchedulingLlm
 from tests.support.tensorrt_llm.standin import Behaviour
-from tests.unit.engine.backends.tensorrt_llm.support import SmallModel, running
-from tests.unit.engine.backends.vllm.support import running as running_vllm
+from tests.unit.engine.backends.legged.support import TENSORRT_LLM, VLLM, SmallModel
 from tests.unit.engine.llm.support import small_llm_config, small_state_dict
 from voicegate.engine.device.lanes import Mark
 from voicegate.engine.llm.backend import (
@@ -42,14 +41,14 @@ def runner() -> TorchLlmRunner:
 @contextmanager
 def tensorrt_llm(**settings: object) -> Iterator[LlmBackend]:
     """Our backend over a stand-in for its package."""
-    with running(Behaviour(SmallModel(), num_responses_late=2), num_slots=NUM_SLOTS, **settings) as made:
+    with TENSORRT_LLM.running(Behaviour(SmallModel(), num_responses_late=2), num_slots=NUM_SLOTS, **settings) as made:
         yield made.backend
 
 
 @contextmanager
 def vllm(**settings: object) -> Iterator[LlmBackend]:
     """Our backend over a stand-in for vLLM."""
-    with running_vllm(num_slots=NUM_SLOTS, **settings) as made:
+    with VLLM.running(num_slots=NUM_SLOTS, **settings) as made:
         yield made.backend
 
 

@@ -11,9 +11,9 @@ from tests.support.flow import make_prompt, make_tokens, render_ready
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.backends.tensorrt.build import build_engines
 from voicegate.engine.backends.tensorrt.flow.engines import FlowEngines
-from voicegate.engine.backends.tensorrt.flow.recipe import FlowRecipe
 from voicegate.engine.backends.tensorrt.flow.shape import FlowShape
 from voicegate.engine.backends.tensorrt.flow.trial import FlowTrial
+from voicegate.engine.backends.tensorrt.recipes import FlowRecipe
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.solver import CudaSolver

@@ -14,8 +14,8 @@ from tests.support.vocoder import feed_together, plain_runner
 from voicegate.engine import units
 from voicegate.engine.backends.tensorrt.addition import ADDITION
 from voicegate.engine.backends.tensorrt.build import build_engines
+from voicegate.engine.backends.tensorrt.recipes import VocoderRecipe
 from voicegate.engine.backends.tensorrt.vocoder.filter import TensorrtFilter
-from voicegate.engine.backends.tensorrt.vocoder.recipe import VocoderRecipe
 from voicegate.engine.backends.tensorrt.vocoder.trial import call_ms
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.progress import Lines

@@ -1,6 +1,5 @@
 """Whatever the arrival of tokens and the others in a batch, a stream's frames are those of the whole at once."""
 
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -82,107 +81,11 @@ def test_behind_a_lead_in_of_any_length_it_equals_offline_behind_the_same(
     assert_near(mel, expected, atol=PARITY_ATOL)
 
 
-class Party:
-    """Streams of different voices, phases and histories on one runner, rendered in random batches."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.runner = make_runner(num_blocks=60)
-        self.prompts = [make_prompt(size, seed=i) for i, size in enumerate((0, 13, 27, 65))]
-        self.prepared = [self.runner.prepare(prompt) for prompt in self.prompts]
-        self.live: list[tuple[BlockStream, int, list[int], int]] = []  # stream, prompt, all tokens, tokens pushed
-        self.mels: dict[BlockStream, list[torch.Tensor]] = {}
-        self.num_opened = 0
-
-    def open(self) -> None:
-        which = self.random.randrange(len(self.prompts))
-        tokens = make_tokens(self.random.randint(1, 70), seed=self.num_opened)
-        self.num_opened += 1
-        stream = self.runner.open(self.prepared[which])
-        self.mels[stream] = []
-        self.live.append((stream, which, tokens, 0))
-
-    def push(self) -> None:
-        for i, (stream, which, tokens, pushed) in enumerate(self.live):
-            if not stream.is_finished:
-                upto = min(pushed + self.random.randint(5, 50), len(tokens))
-                stream.append(tokens[pushed:upto])
-                self.live[i] = (stream, which, tokens, upto)
-                if upto == len(tokens):
-                    stream.finish()
-
-    def render_some(self) -> None:
-        """One batch of some ready streams; some of them leave it on the way, to come back or never."""
-        ready = [stream for stream, *_ in self.live if stream.is_ready]
-        if not ready:
-            return
-        batch = self.runner.begin(self.random.sample(ready, self.random.randint(1, len(ready))))
-        while not batch.advance():
-            chance = self.random.random()
-            if chance < 0.05:
-                batch.drop(self.random.choice(batch.streams))
-            elif chance < 0.1:
-                self.cancel(self.random.choice(batch.streams))
-            elif chance < 0.15:
-                self.open()
-        streams = batch.streams
-        for stream, mel in zip(streams, batch.result(), strict=True):
-            self.mels[stream].append(mel)
-
-    def cancel(self, stream: BlockStream) -> None:
-        self.runner.close(stream)
-        self.live = [entry for entry in self.live if entry[0] is not stream]
-
-    def check_finished(self) -> int:
-        """Compare and close the streams that are through; how many."""
-        through = [entry for entry in self.live if entry[0].is_exhausted]
-        for stream, which, tokens, _ in through:
-            mel = torch.cat(self.mels.pop(stream), dim=1)
-            assert_near(mel, render_alone(self.prompts[which], tokens))
-            self.runner.close(stream)
-        self.live = [entry for entry in self.live if not entry[0].is_exhausted]
-        return len(through)
-
-
-@settings(max_examples=4)
-@given(seed=st.integers(0, 10_000))
-def test_others_change_nothing(seed: int) -> None:
-    party = Party(seed)
-    num_free = party.runner.num_free_blocks
-    num_checked = num_rounds = 0
-    while num_rounds < 14 or not num_checked:  # of some seeds nobody is through by then
-        num_rounds += 1
-        if len(party.live) < 4:
-            party.open()
-        party.push()
-        party.render_some()
-        num_checked += party.check_finished()
-    for stream, *_ in party.live:
-        party.runner.close(stream)
-    assert party.runner.num_free_blocks == num_free
-
-
 def open_filled(runner: FlowRunner, prompt: FlowPrompt, tokens: Sequence[int]) -> BlockStream:
     stream = runner.open(runner.prepare(prompt))
     stream.append(tokens)
     stream.finish()
     return stream
-
-
-def test_cancel_in_a_batch_leaves_the_others_bits_alone() -> None:
-    def run(cancel_after: int | None) -> torch.Tensor:
-        runner = make_runner()
-        kept = open_filled(runner, make_prompt(13), make_tokens(20))
-        gone = open_filled(runner, make_prompt(28, seed=1), make_tokens(40, seed=1))
-        batch = runner.begin([gone, kept])
-        num_steps = 0
-        while not batch.advance():
-            num_steps += 1
-            if num_steps == cancel_after:
-                runner.close(gone)
-        return batch.result()[-1]
-
-    assert torch.equal(run(cancel_after=4), run(cancel_after=None))
 
 
 def test_dropped_stream_can_begin_again() -> None:
@@ -197,18 +100,3 @@ def test_dropped_stream_can_begin_again() -> None:
     assert batch.is_done
     mel = torch.cat((*first, drain(runner, stream)), dim=1)
     assert_near(mel, render_alone(prompt, tokens))
-
-
-def test_reused_blocks_leak_nothing() -> None:
-    """A pool just large enough for one stream: every later one lives on the blocks of the one before."""
-    runner = make_runner(num_blocks=4, max_streams=1)
-    for seed in range(3):
-        prompt, tokens = make_prompt(30, seed=seed), make_tokens(65 - 10 * seed, seed=seed)
-        prepared = runner.prepare(prompt)
-        stream = runner.open(prepared)
-        stream.append(tokens)
-        stream.finish()
-        assert_near(drain(runner, stream), render_alone(prompt, tokens))
-        runner.close(stream)
-        runner.release(prepared)
-        assert runner.num_free_blocks == 4

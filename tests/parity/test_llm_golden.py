@@ -8,18 +8,14 @@ import torch
 
 from tests.support.golden import golden_state_dict, load_arrays
 from tests.unit.engine.llm.support import (
-    EOS,
-    FILL,
     fed_ids,
     golden_llm_config,
     golden_prompt,
     ids,
     one_thread,
-    run_bistream,
     run_unistream,
 )
-from voicegate.engine.llm.bistream import Bistream, BistreamPolicy
-from voicegate.engine.llm.feed import Feed, SequenceState
+from voicegate.engine.llm.feed import Feed
 from voicegate.engine.llm.sequence import Unistream
 from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.torch.model import LlmModel
@@ -30,15 +26,6 @@ CONFIG = golden_llm_config()
 GOLDEN = load_arrays("llm.npz")
 # Ten times what two correct float32 implementations differ by (golden README).
 HIDDEN_TOLERANCE = 3e-5
-FORCED = {  # trace -> {sampling call: id}
-    "bi_normal": {60: EOS},
-    "bi_earlyfill": {4: FILL, 55: EOS},
-    "bi_exhaust": {60: EOS},
-    "bi_noprompt": {40: EOS},
-    "bi_shorttext": {10: EOS},
-    "bi_eos_in_stream": {2: EOS},
-    "bi_prompt30": {70: EOS},
-}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -114,14 +101,6 @@ def test_unistream_without_prompt_speech(model: LlmModel) -> None:
     assert recording.fed_lens == GOLDEN["uni_noprompt.fed_lens"].tolist()
 
 
-@pytest.mark.parametrize(("call", "stop", "length"), [(3, 6562, 3), (20, 6700, 20)])
-def test_unistream_stops(model: LlmModel, call: int, stop: int, length: int) -> None:
-    greedy = Greedy(model, {call: stop})
-    sequence = uni()
-    assert len(run_unistream(sequence, greedy, greedy.feed).yielded) == length
-    assert sequence.state is SequenceState.FINISHED
-
-
 def test_unistream_with_torchs_own_draws(model: LlmModel) -> None:
     """`uni_ras_seed1234`: real ras_sampling on torch's CPU generator, one multinomial after the other."""
     generator = torch.Generator().manual_seed(1234)
@@ -148,12 +127,3 @@ def test_unistream_with_torchs_own_draws(model: LlmModel) -> None:
         return int(drawn)
 
     assert run_unistream(sequence, sample, greedy.feed).yielded == GOLDEN["uni_ras_seed1234.tokens"].tolist()
-
-
-@pytest.mark.parametrize("trace", FORCED)
-def test_bistream_traces(model: LlmModel, trace: str) -> None:
-    greedy = Greedy(model, FORCED[trace])
-    sequence = Bistream(CONFIG, golden_prompt(GOLDEN, trace), policy=BistreamPolicy.UPSTREAM)
-    recording = run_bistream(sequence, ids(GOLDEN[f"{trace}.text"]), greedy, greedy.feed)
-    recording.assert_equals(GOLDEN, trace)
-    assert (sequence.state is SequenceState.FAILED) == bool(GOLDEN[f"{trace}.error"])

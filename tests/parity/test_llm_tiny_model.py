@@ -10,15 +10,12 @@ import torch
 
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR
 from tests.unit.engine.llm.support import one_thread
-from voicegate.engine.llm.backend import LlmPrompt, SequenceRequest
+from voicegate.engine.llm.backend import LlmPrompt
 from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.torch.model import LlmModel
-from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata, load_state_dict
-
-NUM_TOKENS = 40
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -52,31 +49,6 @@ def reference(voice: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(archive[f"{voice}.text_ids"].tolist()), tuple(archive[f"{voice}.speech_tokens"].tolist())
 
 
-def request(sequence_id: int, *, voice: str, seed: int, is_streaming: bool = False) -> SequenceRequest:
-    text, _ = reference(voice)
-    return SequenceRequest(
-        sequence_id, prompt(voice), text, is_streaming=is_streaming, seed=seed, max_tokens=NUM_TOKENS
-    )
-
-
-def make_runner() -> TorchLlmRunner:
-    return TorchLlmRunner(config().llm, config().sampling, state_dict(), num_slots=4, max_positions=512)
-
-
-def run(*wanted: SequenceRequest) -> dict[int, tuple[int, ...]]:
-    runner = make_runner()
-    for each in wanted:
-        runner.add(each)
-        if each.is_streaming:
-            runner.end_text(each.sequence_id)
-    drawn: dict[int, tuple[int, ...]] = {each.sequence_id: () for each in wanted}
-    while runnable := [sequence_id for sequence_id in drawn if runner.is_runnable(sequence_id)]:
-        for output in runner.step(runnable):
-            assert output.error is None
-            drawn[output.sequence_id] += output.tokens
-    return drawn
-
-
 def teacher_forced(model: LlmModel, voice: str) -> tuple[torch.Tensor, Sequence[int]]:
     """Scores [T + 1, num_speech_rows] at every place of the reference tokens, and those tokens."""
     text, speech = reference(voice)
@@ -101,30 +73,3 @@ def test_packed_weights_give_the_same_scores() -> None:
     packed, _ = teacher_forced(LlmModel(config().llm, state_dict()), "rms")
     plain, _ = teacher_forced(LlmModel(config().llm, state_dict(), packs_half_weights=False), "rms")
     assert (packed.exp() - plain.exp()).abs().max() < 1e-4
-
-
-def test_a_batch_gives_what_each_gives_alone() -> None:
-    wanted = [
-        request(0, voice="rms", seed=1),
-        request(1, voice="slt", seed=1),
-        request(2, voice="rms", seed=2, is_streaming=True),
-    ]
-    together = run(*wanted)
-    for each in wanted:
-        assert len(together[each.sequence_id]) == NUM_TOKENS
-        assert run(each)[each.sequence_id] == together[each.sequence_id]
-
-
-def test_streamed_text_gives_the_same_tokens_however_it_arrives() -> None:
-    everything = request(0, voice="rms", seed=3, is_streaming=True)
-    runner = make_runner()
-    runner.add(SequenceRequest(0, everything.prompt, (), is_streaming=True, seed=3, max_tokens=NUM_TOKENS))
-    drawn: list[int] = []
-    for text_id in everything.text_ids:
-        runner.push_text(0, [text_id])
-        while runner.is_runnable(0):
-            drawn += runner.step([0])[0].tokens
-    runner.end_text(0)
-    while runner.is_runnable(0):
-        drawn += runner.step([0])[0].tokens
-    assert tuple(drawn) == run(everything)[0]

@@ -15,7 +15,7 @@ from tests.support.tiny_engine import HandDrivenEngine, Heard
 from voicegate.engine import units
 from voicegate.engine.core.stages import ReadyVoice, Stages, VoiceRoom
 from voicegate.engine.families.stepaudio2.flow.stream import ChunkPrompt, ChunkStream
-from voicegate.engine.interface import Alignment, Cancelled, Done, EngineError, SpeakingMode, UtteranceId
+from voicegate.engine.interface import Alignment, Done, EngineError, SpeakingMode, UtteranceId
 from voicegate.engine.load.build import load_engine
 from voicegate.engine.load.devices import open_device
 from voicegate.engine.load.progress import SILENT
@@ -128,41 +128,11 @@ def test_speech_is_what_the_models_make_of_the_tokens(
     assert all(first.end_ms <= second.start_ms for first, second in pairwise(words))
 
 
-def test_batched_is_alone(stages: Stages) -> None:
-    alone = [spoken(stages, text) for text in TEXTS]
-    engine = HandDrivenEngine(stages=stages)
-    together = [begin(engine, f"u{number}", text) for number, text in enumerate(TEXTS)]
-    engine.run()
-    assert engine.core.counters["flow_rows"] > engine.core.counters["flow_steps"], "nothing was batched"
-    for utterance_id, expected in zip(together, alone, strict=True):
-        assert_alike(engine.heard[utterance_id], samples(expected))
-
-
-def test_voices_differ(stages: Stages, opened: list[ChunkStream]) -> None:
-    heard = spoken(stages, TEXTS[0], voice="slt")
-    assert_alike(heard, rendered(stages, opened[0].tokens, "slt"))
-    assert opened[0].prompt is stages.voices["slt"].flow_prompt.rendered
-
-
 @pytest.mark.parametrize("speed", [0.7, 1.9])
 def test_speed(stages: Stages, opened: list[ChunkStream], speed: float) -> None:
     heard = spoken(stages, TEXTS[1], speed=speed)
     num_frames = int(2 * len(opened[0].tokens) / speed)
     assert len(samples(heard)) == num_frames * units.SAMPLES_PER_FRAME
-
-
-def test_a_cancel_gives_everything_back(stages: Stages) -> None:
-    """The fixture compares what is free; the other utterance is as if alone."""
-    expected = spoken(stages, TEXTS[0])
-    engine = HandDrivenEngine(stages=stages)
-    num_free = stages.flow.num_free_blocks
-    cancelled, other = begin(engine, "cancelled", TEXTS[1]), begin(engine, "other", TEXTS[0])
-    while stages.flow.num_free_blocks > num_free - 10:
-        engine.step()
-    engine.core.cancel(cancelled, None)
-    engine.run()
-    assert isinstance(engine.heard[cancelled].end, Cancelled)
-    assert_alike(engine.heard[other], samples(expected))
 
 
 def test_a_voice_may_come_and_go_while_the_engine_speaks(stages: Stages) -> None:

@@ -15,7 +15,7 @@ pytestmark = [
 
 KERNELS = {
     *("project_input_kernel", "norm_kernel", "attend_kernel", "merge_kernel", "linear_kernel", "norm_taps_kernel"),
-    *("mish_taps_kernel", "euler_kernel", "snake_kernel"),
+    *("mish_taps_kernel", "euler_kernel"),
     *("positional_conv_kernel", "gather_context_kernel"),
     *("embed", "sample", "project_qkv", "attend", "project_residual", "project_gate_up", "project_scores"),
     *("zero_edges_kernel", "conv_kernel", "join_kernel", "synthesis_kernel"),

@@ -25,7 +25,6 @@ from voicegate.engine.backends.tensorrt.flow.gather_kernels import gather_contex
 from voicegate.engine.families.stepaudio2.flow.chunk_buffers import ChunkBuffers, ChunkShape
 from voicegate.engine.families.stepaudio2.flow.cuda import tensors
 from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep
-from voicegate.engine.families.stepaudio2.vocoder.cuda.fused_resblock import fused_resblock
 from voicegate.engine.families.stepaudio2.vocoder.cuda.kernel_decoder import KernelDecoder
 from voicegate.engine.families.stepaudio2.vocoder.network import RowLengths
 from voicegate.engine.families.stepaudio2.vocoder.weights import load_vocoder_weights, vocoder_shapes
@@ -127,12 +126,6 @@ def compile_vocoder() -> None:
     config = full_size_model().vocoder
     weights = load_vocoder_weights(config, random_weights(vocoder_shapes(config), CPU), device=CPU)
     compile_decoder(config, weights)
-    lengths = RowLengths(torch.tensor([[3, 0, 1]])[:, 0], 3)
-    for stage in range(len(config.upsample_rates)):
-        columns = lengths.columns(8, extra=1)
-        name = f"source_resblocks.{stage}"
-        x = torch.zeros(1, len(weights[f"{name}.convs1.0.bias"]), columns.mask.shape[2])
-        fused_resblock(weights, name, x, config.source_resblock_dilations[stage], columns)
 
 
 def compile_decoder(config: VocoderConfig, weights: Mapping[str, torch.Tensor]) -> None:

@@ -29,7 +29,6 @@ from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import BucketCal
 from voicegate.engine.families.stepaudio2.vocoder.calls import Caller, Decode, TorchCaller
 from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.families.stepaudio2.vocoder.renderer import OverlapRenderer
-from voicegate.engine.families.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
 from voicegate.engine.families.stepaudio2.vocoder.weights import vocoder_shapes
 from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.model.config import VocoderConfig
@@ -180,7 +179,6 @@ def golden_vocoder(
     max_streams: int = 4,
     calls: CallConfig | None = None,
     device: torch.device = CPU,
-    resblock: Resblock = plain_resblock,
     make_decode: Callable[[StepAudio2Vocoder, CallConfig], Decode] | None = None,
 ) -> VocoderRunner:
     """`noise` [480 * max_frames, 9]. `make_decode`: of what is in `calls`."""
@@ -190,7 +188,6 @@ def golden_vocoder(
         max_samples=max_frames * units.SAMPLES_PER_FRAME,
         device=device,
         noise=noise,
-        resblock=resblock,
     )
     caller: Caller = TorchCaller(model)
     if calls is not None:

@@ -6,8 +6,9 @@ TensorRT-LLM and vLLM are two: each has its own `Library`, and all else is alike
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, Protocol
+from typing import Final
 
+from voicegate.engine.backends.legged.config import LeggedConfig
 from voicegate.engine.backends.legged.executor import LegExecutor, Library
 from voicegate.engine.backends.legged.legs import LeggedSequence, LegNews
 from voicegate.engine.device.watcher import NO_WAKER, Waker
@@ -34,28 +35,6 @@ class _Alive:
     leg_id: int | None = None  # the one that is running
 
 
-class Limits(Protocol):
-    """A package's settings, as far as its legs go by them."""
-
-    @property
-    def num_slots(self) -> int: ...
-
-    @property
-    def max_positions(self) -> int:
-        """Positions of a slot: prompt, text and speech."""
-
-    @property
-    def first_token_timeout_s(self) -> float:
-        """Silence for so long ends a sequence; if nobody else heard anything either, the executor counts as dead.
-
-        Lower -> a slow moment is taken for death; higher -> listeners wait longer before a dead one is restarted.
-        """
-
-    @property
-    def token_timeout_s(self) -> float:
-        """Time-out after its first token."""
-
-
 class LeggedLlm:
     """See LlmBackend. All that a sequence is lives on the caller's thread; beside it run requests alone."""
 
@@ -63,7 +42,9 @@ class LeggedLlm:
     traits = LlmTraits(takes_streamed_text=False, is_reproducible=False)
     takes_step = False
 
-    def __init__(self, config: LlmConfig, vocabulary: MergedVocabulary, library: Library, settings: Limits) -> None:
+    def __init__(
+        self, config: LlmConfig, vocabulary: MergedVocabulary, library: Library, settings: LeggedConfig
+    ) -> None:
         """Takes the library over, and shuts it down in the end."""
         # All from the start: who reads them in another thread must not see their number change.
         self.counters = dict.fromkeys(_COUNTERS, 0.0)

@@ -16,9 +16,8 @@ import torch
 from voicegate.engine.backends.tensorrt import graph
 from voicegate.engine.backends.tensorrt.choice import reason_of
 from voicegate.engine.backends.tensorrt.engine_files import EngineFilesError
-from voicegate.engine.backends.tensorrt.flow.recipe import FlowRecipe
 from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError, build_plan, load_tensorrt
-from voicegate.engine.backends.tensorrt.vocoder.recipe import VocoderRecipe
+from voicegate.engine.backends.tensorrt.recipes import FlowRecipe, VocoderRecipe
 from voicegate.engine.backends.tensorrt.wanted import WantedEngines, check_family, gpu_name
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.device.lanes import on_device

@@ -1,27 +1,16 @@
 """How TensorRT-LLM's executor is run. Values as its own arguments take them; no torch, nothing of its package."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
+
+from voicegate.engine.backends.legged.config import KEPT_PROMPTS, LeggedConfig
 
 # Block of its paged cache, and so the unit that its prefix cache finds again. Its own default.
 _TOKENS_PER_BLOCK: Final = 32
-# Room for prompts that nobody speaks at the moment, in sequences: what the prefix cache keeps of the voices.
-# Higher -> more prompts are found again; lower -> more memory for the flow.
-_KEPT_PROMPTS: Final = 8
-# Tokens of prompts that may be computed in one step. Higher -> new requests are sooner heard; lower -> the others'
-# steps beside them are shorter. A whole prompt has to fit: chunked prefill stays off (faults with reuse,
-# docs/adr/0015).
-_LEAST_STEP_TOKENS: Final = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class TensorrtLlmConfig:
-    checkpoint_dir: Path  # of `voicegate convert --merged-hf`
-    num_slots: int
-    max_positions: int  # of a slot: prompt, text and speech
-    is_eager: bool = False
-
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorrtLlmConfig(LeggedConfig):
     # Its executor in a process of its own, started by MPI, instead of threads in this one. True -> its Python takes
     # nothing from the gateway's, but every token crosses a socket, and the GPU runs either it or the flow, in turns;
     # False -> both share one GPU context, and one interpreter lock.
@@ -35,18 +24,9 @@ class TensorrtLlmConfig:
     # The next step is launched before the last one's tokens are read. Off -> a single stream hears each token a step
     # sooner; on -> more tokens a second.
     has_overlap: bool = True
-    # Common beginnings of prompts are computed once. Off -> every pass computes its prompt; for finding faults.
-    has_reuse: bool = True
-    # See backend.Limits.
-    first_token_timeout_s: float = 20.0
-    token_timeout_s: float = 10.0
-
-    @property
-    def max_step_tokens(self) -> int:
-        return max(_LEAST_STEP_TOKENS, self.max_positions + self.num_slots)
 
     @property
     def max_cached_tokens(self) -> int:
         """Keys and values for all slots, in whole blocks: no sequence is ever evicted, and the flow has the rest."""
         blocks_per_sequence = -(-self.max_positions // _TOKENS_PER_BLOCK)
-        return (self.num_slots + _KEPT_PROMPTS) * blocks_per_sequence * _TOKENS_PER_BLOCK
+        return (self.num_slots + KEPT_PROMPTS) * blocks_per_sequence * _TOKENS_PER_BLOCK

@@ -1,11 +1,11 @@
 """Whether TensorRT-LLM can run here, asked before anything of it is imported: importing takes long, and starts MPI."""
 
-import importlib.metadata
 import re
 from typing import Final
 
 import torch
 
+from voicegate.engine.backends.legged.addition import installed_version
 from voicegate.engine.interface import EngineError
 
 SERIES: Final = "1.2"
@@ -18,9 +18,7 @@ _CAPABILITIES: Final = ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 
 
 
 def check_requirements(device: torch.device) -> str:
-    """The package's version. Raises EngineError that says what does not fit, and what to do."""
-    if device.type != "cuda":
-        raise EngineError("--llm-backend tensorrt-llm needs a GPU; on a CPU use torch, or auto")
+    """The package's version. `device`: a GPU. Raises EngineError that says what does not fit, and what to do."""
     capability = torch.cuda.get_device_capability(device)
     if capability not in _CAPABILITIES:
         known = ", ".join(f"{major}.{minor}" for major, minor in _CAPABILITIES)
@@ -29,12 +27,7 @@ def check_requirements(device: torch.device) -> str:
             f"TensorRT-LLM {SERIES} runs on GPUs of compute capability {known}; this one has {found}: "
             "use --llm-backend cuda"
         )
-    try:
-        version = importlib.metadata.version("tensorrt_llm")
-    except importlib.metadata.PackageNotFoundError as error:
-        raise EngineError(f"tensorrt_llm is not installed: {_INSTALL}, or use --llm-backend auto") from error
-    if not version.startswith(f"{SERIES}."):
-        raise EngineError(f"tensorrt_llm {version} is installed; this engine knows {SERIES}.x: {_INSTALL}")
+    version = installed_version("tensorrt_llm", SERIES, _INSTALL)
     if _CORRUPTING.match(version):
         raise EngineError(f"tensorrt_llm {version} corrupts its cache, and speech with it: {_INSTALL}")
     return version

@@ -27,7 +27,6 @@ from voicegate.engine.families.stepaudio2.flow.weights import check_flow, flow_s
 from voicegate.engine.families.stepaudio2.vocoder.calls import Caller, TorchCaller
 from voicegate.engine.families.stepaudio2.vocoder.model import StepAudio2Vocoder
 from voicegate.engine.families.stepaudio2.vocoder.renderer import OverlapRenderer
-from voicegate.engine.families.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
 from voicegate.engine.families.stepaudio2.vocoder.weights import check_vocoder, vocoder_shapes
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.devices import Device, flow_dtypes, gpu_of
@@ -78,7 +77,19 @@ class StepAudio2:
     def load_vocoder(
         self, config: EngineConfig, model: ModelConfig, device: Device, *, start: ModelStart
     ) -> VocoderRunner:
-        return _load_vocoder(config, model, device, start)
+        if device.is_cuda and config.vocoder_precision == "float32":
+            torch.backends.cudnn.allow_tf32 = False  # torch's default; nothing else here asks cuDNN for anything
+        loaded = StepAudio2Vocoder(
+            model.vocoder,
+            load_checked(config.model_dir / "vocoder.safetensors", partial(check_vocoder, model.vocoder)),
+            max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
+            device=device.device,
+        )
+        caller, name = _caller(config, loaded, device)
+        start.add("vocoder", caller.graphs, device.token2wav_lane)
+        max_streams = config.max_active_clauses
+        renderer = OverlapRenderer(caller, device=device.device, max_streams=max_streams, name=name)
+        return VocoderRunner(loaded, renderer, max_streams=max_streams)
 
     def load_flow(
         self,
@@ -89,7 +100,35 @@ class StepAudio2:
         num_blocks: Callable[[], int],
         start: ModelStart,
     ) -> StepAudio2FlowRunner:
-        return _load_flow(config, model, device, num_blocks=num_blocks, start=start)
+        if config.flow_products != "precision":
+            raise EngineError(f"flow_products {config.flow_products} is not for {model.family} models")
+        flow, (dtype, kv_dtype) = _flow_of(model), flow_dtypes(config, device)
+        schedule = _schedule(config, flow)
+        rules = StreamRules(schedule, _CONTEXTS[config.flow_context])
+        num = num_blocks()
+        loaded = StepAudio2Flow(
+            flow,
+            load_checked(config.model_dir / "flow.safetensors", partial(check_flow, flow)),
+            device=device.device,
+            dtype=dtype,
+            noise=stored_noise(config.model_dir),
+        )
+        kept = FlowMemory(flow, num_blocks=num, device=device.device, dtype=dtype, kv_dtype=kv_dtype)
+        solver: Solver
+        if device.is_cuda:
+            from voicegate.engine.families.stepaudio2.flow.bucket_solver import (  # noqa: PLC0415 - see above
+                BucketConfig,
+                BucketSolver,
+            )
+            from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep  # noqa: PLC0415
+
+            token_buckets = schedule.longest_chunks(lookahead=flow.lookahead_tokens)
+            buckets = BucketConfig(token_buckets, has_graphs=not config.is_eager)
+            solver = BucketSolver(loaded, kept, buckets, step=FusedStep(loaded, kept))
+        else:
+            solver = TorchSolver(loaded, kept, max_batches=config.max_active_clauses)
+        start.add("flow", solver.graphs, device.token2wav_lane)
+        return StepAudio2FlowRunner(loaded, kept, solver, max_streams=config.max_active_clauses, rules=rules)
 
 
 ADDITION: Final[Family] = StepAudio2()
@@ -98,29 +137,6 @@ ADDITION: Final[Family] = StepAudio2()
 def _flow_of(model: ModelConfig) -> StepAudio2FlowConfig:
     assert isinstance(model.flow, StepAudio2FlowConfig)
     return model.flow
-
-
-def _load_vocoder(config: EngineConfig, model: ModelConfig, device: Device, start: ModelStart) -> VocoderRunner:
-    resblock: Resblock = plain_resblock
-    if device.is_cuda:
-        from voicegate.engine.families.stepaudio2.vocoder.cuda.fused_resblock import (  # noqa: PLC0415 - see above
-            fused_resblock as resblock,
-        )
-
-        if config.vocoder_precision == "float32":
-            torch.backends.cudnn.allow_tf32 = False  # torch's default; nothing else here asks cuDNN for anything
-    loaded = StepAudio2Vocoder(
-        model.vocoder,
-        load_checked(config.model_dir / "vocoder.safetensors", partial(check_vocoder, model.vocoder)),
-        max_samples=2 * config.max_clause_tokens * SAMPLES_PER_TOKEN,  # at half speed
-        device=device.device,
-        resblock=resblock,
-    )
-    caller, name = _caller(config, loaded, device)
-    start.add("vocoder", caller.graphs, device.token2wav_lane)
-    max_streams = config.max_active_clauses
-    renderer = OverlapRenderer(caller, device=device.device, max_streams=max_streams, name=name)
-    return VocoderRunner(loaded, renderer, max_streams=max_streams)
 
 
 def _caller(config: EngineConfig, loaded: StepAudio2Vocoder, device: Device) -> tuple[Caller, str]:
@@ -141,40 +157,6 @@ def _caller(config: EngineConfig, loaded: StepAudio2Vocoder, device: Device) -> 
     num_multiprocessors = gpu_of(device.device).num_multiprocessors
     decode = kernel_decoder(loaded, calls, config.vocoder_precision, num_multiprocessors=num_multiprocessors)
     return BucketCaller(loaded, calls, decode=decode), "cuda"
-
-
-def _load_flow(
-    config: EngineConfig, model: ModelConfig, device: Device, *, num_blocks: Callable[[], int], start: ModelStart
-) -> StepAudio2FlowRunner:
-    if config.flow_products != "precision":
-        raise EngineError(f"flow_products {config.flow_products} is not for {model.family} models")
-    flow, (dtype, kv_dtype) = _flow_of(model), flow_dtypes(config, device)
-    schedule = _schedule(config, flow)
-    rules = StreamRules(schedule, _CONTEXTS[config.flow_context])
-    num = num_blocks()
-    loaded = StepAudio2Flow(
-        flow,
-        load_checked(config.model_dir / "flow.safetensors", partial(check_flow, flow)),
-        device=device.device,
-        dtype=dtype,
-        noise=stored_noise(config.model_dir),
-    )
-    kept = FlowMemory(flow, num_blocks=num, device=device.device, dtype=dtype, kv_dtype=kv_dtype)
-    solver: Solver
-    if device.is_cuda:
-        from voicegate.engine.families.stepaudio2.flow.bucket_solver import (  # noqa: PLC0415 - see above
-            BucketConfig,
-            BucketSolver,
-        )
-        from voicegate.engine.families.stepaudio2.flow.cuda.step import FusedStep  # noqa: PLC0415
-
-        token_buckets = schedule.longest_chunks(lookahead=flow.lookahead_tokens)
-        buckets = BucketConfig(token_buckets, has_graphs=not config.is_eager)
-        solver = BucketSolver(loaded, kept, buckets, step=FusedStep(loaded, kept))
-    else:
-        solver = TorchSolver(loaded, kept, max_batches=config.max_active_clauses)
-    start.add("flow", solver.graphs, device.token2wav_lane)
-    return StepAudio2FlowRunner(loaded, kept, solver, max_streams=config.max_active_clauses, rules=rules)
 
 
 def _schedule(config: EngineConfig, flow: StepAudio2FlowConfig) -> ChunkSchedule:

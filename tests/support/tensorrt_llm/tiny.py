@@ -31,7 +31,7 @@ def babble(ids: Sequence[int]) -> torch.Tensor:
 
 def tensorrt_llm_of(runner: LlmRunner) -> LlmBackend:
     """Where the stand-in is installed. With as many slots as the runner, whose work it does."""
-    settings = TensorrtLlmConfig(Path("merged"), num_slots=runner.num_free_slots, max_positions=1024)
+    settings = TensorrtLlmConfig(checkpoint_dir=Path("merged"), num_slots=runner.num_free_slots, max_positions=1024)
     library = open_library(settings, _MODEL.llm, _MODEL.sampling, _VOCABULARY)
     return LeggedLlm(_MODEL.llm, _VOCABULARY, library, settings)
 

@@ -122,10 +122,13 @@ def test_tensorrt_llm_is_looked_at_where_it_is_chosen(monkeypatch: pytest.Monkey
     found = check_llm_addition(replace(config, device="cpu"))
     assert (found.level, "needs a GPU" in found.text) == (Level.FAIL, True)
     monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.check_requirements", lambda _: "1.2.1")
-    found = check_llm_addition(config)
-    assert (found.level, "config.json cannot be read" in found.text) == (Level.FAIL, True)
-    monkeypatch.setattr("voicegate.engine.backends.legged.merged.read_vocabulary", lambda *_: None)
-    assert check_llm_addition(config) == Finding(Level.OK, "tensorrt", f"1.2.1, {tmp_path}")
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: True)
+        patch.setattr("torch.cuda.current_device", lambda: 0)
+        found = check_llm_addition(config)
+        assert (found.level, "config.json cannot be read" in found.text) == (Level.FAIL, True)
+        patch.setattr("voicegate.engine.backends.legged.addition.read_vocabulary", lambda *_: None)
+        assert check_llm_addition(config) == Finding(Level.OK, "tensorrt", f"1.2.1, {tmp_path}")
     assert "tensorrt" not in {finding.subject for finding in doctor.examine(GatewayConfig())}
     assert "tensorrt" in {finding.subject for finding in doctor.examine(config)}
 
@@ -142,7 +145,7 @@ def test_what_a_start_with_tensorrt_llm_would_refuse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     monkeypatch.setattr("voicegate.engine.backends.tensorrt_llm.addition.check_requirements", lambda _: "1.2.1")
-    monkeypatch.setattr("voicegate.engine.backends.legged.merged.read_vocabulary", lambda *_: None)
+    monkeypatch.setattr("voicegate.engine.backends.legged.addition.read_vocabulary", lambda *_: None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
@@ -159,7 +162,7 @@ def test_an_llm_of_others_is_not_looked_for_on_a_gpu_that_is_not_there(
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("importlib.metadata.version", lambda _: {"vllm": "0.26.0", "tensorrt-llm": "1.2.1"}[backend])
-    monkeypatch.setattr("voicegate.engine.backends.legged.merged.read_vocabulary", lambda *_: None)
+    monkeypatch.setattr("voicegate.engine.backends.legged.addition.read_vocabulary", lambda *_: None)
     found = check_llm_addition(replace(APART, llm_backend=backend, merged_hf_dir=tmp_path))
     assert (found.level, found.text) == (Level.FAIL, "there is no cuda:0: torch sees 0 GPUs, counted from 0")
 

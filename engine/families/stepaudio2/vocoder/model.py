@@ -7,7 +7,6 @@ import torch
 
 from voicegate.engine import units
 from voicegate.engine.families.stepaudio2.vocoder.network import StepAudio2Network
-from voicegate.engine.families.stepaudio2.vocoder.resblocks import Resblock, plain_resblock
 from voicegate.engine.families.stepaudio2.vocoder.weights import load_vocoder_weights
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.backend import VocoderStreamTooLong
@@ -29,7 +28,6 @@ class StepAudio2Vocoder:
         max_samples: int,
         device: torch.device,
         noise: torch.Tensor | None = None,
-        resblock: Resblock = plain_resblock,
     ) -> None:
         """`max_samples` of one stream. `noise` [at least max_samples, 9]: of the source's harmonics, else drawn here.
 
@@ -39,7 +37,7 @@ class StepAudio2Vocoder:
         self.config = config
         self.device = device
         self.weights = weights = load_vocoder_weights(config, state_dict, device=device)
-        self.network = StepAudio2Network(config, weights, device=device, resblock=resblock)
+        self.network = StepAudio2Network(config, weights, device=device)
         self._max_frames = max_samples // units.SAMPLES_PER_FRAME
         if noise is not None and len(noise) < max_samples:
             raise ValueError(f"the noise has {len(noise)} rows for {max_samples} samples")

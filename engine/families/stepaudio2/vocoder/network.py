@@ -11,13 +11,7 @@ import torch
 from torch.nn import functional
 
 from voicegate.engine import units
-from voicegate.engine.families.stepaudio2.vocoder.resblocks import (
-    Columns,
-    Resblock,
-    convolve,
-    filter_of,
-    plain_resblock,
-)
+from voicegate.engine.families.stepaudio2.vocoder.resblocks import convolve, filter_of, resblock
 from voicegate.engine.families.stepaudio2.vocoder.source import F0Predictor, HarmonicSource
 from voicegate.engine.model.config import VocoderConfig
 from voicegate.engine.vocoder.stft import Analysis, Synthesis
@@ -38,21 +32,10 @@ class RowLengths:
         columns = torch.arange(self.max_frames * rate + extra, device=self.frames.device)
         return (columns < self.frames[:, None] * rate + extra)[:, None]
 
-    def columns(self, rate: int, *, extra: int = 0) -> Columns:
-        return Columns(self.frames, rate, extra, self.mask(rate, extra=extra))
-
 
 class StepAudio2Network:
-    def __init__(
-        self,
-        config: VocoderConfig,
-        weights: Mapping[str, torch.Tensor],
-        *,
-        device: torch.device,
-        resblock: Resblock = plain_resblock,
-    ) -> None:
+    def __init__(self, config: VocoderConfig, weights: Mapping[str, torch.Tensor], *, device: torch.device) -> None:
         self._config = config
-        self._resblock = resblock
         self._weights = weights
         self._f0 = F0Predictor(weights)
         self._source = HarmonicSource(config, weights)
@@ -85,13 +68,13 @@ class StepAudio2Network:
         num_stages = len(self._config.upsample_rates)
         for stage in range(num_stages):
             is_last = stage == num_stages - 1
-            columns = lengths.columns(stage_rate(self._config, stage), extra=int(is_last))
+            mask = lengths.mask(stage_rate(self._config, stage), extra=int(is_last))
             x = self._upsample(stage, x)
             if is_last:
                 x = functional.pad(x, (1, 0), mode="reflect")
-            x = (x + self._source_branch(stage, spectra, columns)) * columns.mask
-            x = self._filter(stage, x, columns)
-        x = self._conv("conv_post", functional.leaky_relu(x, POST_SLOPE), columns.mask)
+            x = (x + self._source_branch(stage, spectra, mask)) * mask
+            x = self._filter(stage, x, mask)
+        x = self._conv("conv_post", functional.leaky_relu(x, POST_SLOPE), mask)
         return self._synthesise(x.mT, lengths)
 
     def _upsample(self, stage: int, x: torch.Tensor) -> torch.Tensor:
@@ -104,7 +87,7 @@ class StepAudio2Network:
             padding=(kernel - rate) // 2,
         )
 
-    def _source_branch(self, stage: int, spectra: torch.Tensor, columns: Columns) -> torch.Tensor:
+    def _source_branch(self, stage: int, spectra: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         stride = source_stride(self._config, stage)
         down = functional.conv1d(
             spectra,
@@ -114,14 +97,13 @@ class StepAudio2Network:
             padding=stride // 2,
         )
         dilations = self._config.source_resblock_dilations[stage]
-        return self._resblock(self._weights, f"source_resblocks.{stage}", down * columns.mask, dilations, columns)
+        return resblock(self._weights, f"source_resblocks.{stage}", down * mask, dilations, mask)
 
-    def _filter(self, stage: int, x: torch.Tensor, columns: Columns) -> torch.Tensor:
+    def _filter(self, stage: int, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         dilations = self._config.resblock_dilations
         first = stage * len(dilations)
         blocks = [
-            self._resblock(self._weights, f"resblocks.{first + index}", x, each, columns)
-            for index, each in enumerate(dilations)
+            resblock(self._weights, f"resblocks.{first + index}", x, each, mask) for index, each in enumerate(dilations)
         ]
         total = blocks[0]
         for block in blocks[1:]:

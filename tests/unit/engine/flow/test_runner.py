@@ -40,20 +40,6 @@ def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, fi
     return stream
 
 
-@pytest.mark.parametrize("num_prompt_tokens", [1, 7, *range(50, 75)])
-def test_the_first_block_is_as_short_behind_a_prompt_of_any_length(num_prompt_tokens: int) -> None:
-    runner = make_runner(first_blocks=TEN)
-    prepared = runner.prepare(make_prompt(num_prompt_tokens))
-    assert prepared.first_block_tokens == 10
-    assert prepared.num_blocks <= runner.num_prompt_blocks(num_prompt_tokens)
-    stream = runner.open(prepared)
-    stream.append(make_tokens(12))
-    assert not stream.is_ready
-    stream.append([0])
-    assert stream.is_ready
-    assert stream.next_num_frames - stream.next_num_prompt_frames == 20
-
-
 @pytest.mark.parametrize("num_prompt_tokens", [69, 6])
 def test_a_prompt_is_led_in_by_its_own_end_and_kept_whole(num_prompt_tokens: int) -> None:
     whole = make_prompt(num_prompt_tokens)
@@ -390,13 +376,6 @@ def test_exhaustion_refuses_the_new_and_harms_none() -> None:
     runner.close(old)
     assert torch.equal(first, drain(reference, same))
     assert drain(runner, new).isfinite().all()
-
-
-def test_a_prompt_that_does_not_fit_gives_back_what_it_took() -> None:
-    runner = make_runner(num_blocks=2)
-    with pytest.raises(BlocksExhausted):
-        runner.prepare(make_prompt(80))
-    assert runner.num_free_blocks == 2
 
 
 def test_mel_is_an_ordinary_contiguous_tensor() -> None:

@@ -76,26 +76,6 @@ def test_what_stays_is_all_that_two_readings_begin_with_but_for_the_last_positio
     assert feed.num_kept == min(num_common, len(now) - 1)
 
 
-def test_a_word_that_is_read_differently_later_is_fed_again() -> None:
-    sequence = growing()
-    sequence.read((21, 22), until=2)
-    speak(sequence, [1, 2])
-    sequence.read((21, 29, 23), until=5)
-    assert sequence.feed is not None
-    assert sequence.feed.num_kept == 5
-    assert sequence.feed.rows.tolist() == [29, 23, *speech(TASK, 101, 102, 1, 2)]
-
-
-def test_the_same_text_again_feeds_the_last_position_at_least() -> None:
-    sequence = growing()
-    sequence.read((21,), until=1)
-    speak(sequence, [1])
-    sequence.read((21,), until=2)
-    assert sequence.feed is not None
-    assert sequence.feed.rows.tolist() == speech(1)
-    assert sequence.feed.num_kept == 8
-
-
 def test_speech_cannot_end_while_text_grows_and_ends_by_the_model_once_it_is_complete() -> None:
     sequence = growing()
     sequence.read((21,), until=2)

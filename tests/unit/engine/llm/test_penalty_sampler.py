@@ -86,25 +86,6 @@ def test_candidates_are_those_of_the_rule(spread: float, sampling: PenaltySampli
         np.testing.assert_allclose(nucleus(logits, fed, sampling), probabilities(logits, fed, sampling), atol=2e-6)
 
 
-def test_top_p_is_of_what_top_k_leaves() -> None:
-    logits = np.zeros(NUM_IDS)  # all alike: of 500, the first ten; half of those
-    sampling = PenaltySamplingConfig(temperature=1.0, top_p=0.5, top_k=10, repetition_penalty=1.0)
-    assert np.flatnonzero(nucleus(logits, set(), sampling)).tolist() == [0, 1, 2, 3, 4]
-
-
-def test_what_was_fed_is_less_likely_on_either_side_of_zero() -> None:
-    sampling = PenaltySamplingConfig(temperature=1.0, top_p=1.0, top_k=2, repetition_penalty=2.0)
-    for level in (3.0, -3.0):
-        logits = np.full(NUM_IDS, -20.0)
-        logits[[4, 9]] = level
-        assert nucleus(logits, set(), sampling)[[4, 9]] == pytest.approx([0.5, 0.5])
-        assert nucleus(logits, {4}, sampling)[4] < 0.25
-
-
-def test_a_penalty_counts_once_however_often_an_id_was_fed() -> None:
-    assert draw(torch.arange(NUM_IDS) / 10, fed=(7, 7, 7), at=0.3) == draw(torch.arange(NUM_IDS) / 10, fed=(7,), at=0.3)
-
-
 def test_flags_keep_the_end_from_coming_up() -> None:
     scores = torch.full((NUM_IDS,), -15.0)
     scores[FIRST_SPECIAL] = scores[FIRST_SPECIAL + 2] = 9.0

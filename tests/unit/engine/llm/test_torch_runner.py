@@ -85,10 +85,6 @@ def test_a_batch_gives_what_each_gives_alone() -> None:
     assert runner.num_free_slots == 4
 
 
-def test_seeds_matter() -> None:
-    assert len({tuple(expected(seed)) for seed in range(4)}) == 4
-
-
 @pytest.mark.parametrize("is_streaming", [False, True])
 def test_a_penalty_is_on_what_was_fed_of_speech(monkeypatch: pytest.MonkeyPatch, is_streaming: bool) -> None:
     """The prompt's and its own; nothing of the sequence that had the slot before, and not fill, which is never fed."""
@@ -251,21 +247,6 @@ def test_streamed_text_gives_the_same_tokens_however_it_arrives(cuts: list[tuple
     assert tokens(outputs) == alone(everything)
 
 
-def test_a_streaming_sequence_waits_for_text() -> None:
-    runner = make_runner()
-    runner.add(request(0, num_text=0, is_streaming=True))
-    assert not runner.is_runnable(0)
-    runner.push_text(0, [4, 5])
-    assert not runner.is_runnable(0)  # three prompt tokens are left to be interleaved with five text tokens
-    runner.push_text(0, [6])
-    assert runner.is_runnable(0)
-    drain(runner)
-    assert not runner.is_runnable(0)
-    assert runner.num_free_slots == 3
-    runner.end_text(0)
-    assert runner.is_runnable(0)
-
-
 @pytest.mark.parametrize("is_streaming", [False, True])
 def test_no_text_ends_with_nothing_said(is_streaming: bool) -> None:
     runner = make_runner()
@@ -299,47 +280,6 @@ def test_refusals_change_nothing() -> None:
     assert tokens(drain(runner)[0]) == expected(0)
 
 
-def test_text_for_a_sequence_that_has_ended_is_no_error() -> None:
-    runner = make_runner()
-    runner.push_text(9, [1])
-    runner.end_text(9)
-    runner.abort(9)
-    assert not runner.is_runnable(9)
-
-
-def test_a_launched_step_is_computed_at_once() -> None:
-    runner = make_runner()
-    runner.add(request(0))
-    assert runner.launch([0]) == []
-    assert tokens(runner.poll() + drain(runner)[0]) == expected(0)
-
-
-def test_batched_hidden_states_equal_those_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    captured: list[torch.Tensor] = []
-    forward = LlmModel.forward
-
-    def capture(model: LlmModel, embeddings: torch.Tensor, attention: RaggedAttention) -> torch.Tensor:
-        captured.append(forward(model, embeddings, attention))
-        return captured[-1]
-
-    monkeypatch.setattr(LlmModel, "forward", capture)
-
-    def decodes(*wanted: SequenceRequest) -> torch.Tensor:
-        """[steps, sequences, hidden] of the decode steps."""
-        captured.clear()
-        runner = make_runner()
-        for each in wanted:
-            runner.add(each)
-        for _ in range(4):
-            runner.step([each.sequence_id for each in wanted])
-        return torch.stack(captured[1:])
-
-    wanted = [request(0, seed=0), request(1, seed=1, num_text=7), request(2, seed=2)]
-    together = decodes(*wanted)
-    for index, each in enumerate(wanted):
-        torch.testing.assert_close(together[:, index], decodes(each)[:, 0], rtol=0, atol=1e-5)
-
-
 # --- text that grows ------------------------------------------------------------------------------------------
 
 READINGS = (((10, 11), 3), ((10, 11, 12), 6), ((10, 11, 12, 13), None))
@@ -356,14 +296,6 @@ def read_on(runner: TorchLlmRunner, sequence_id: int) -> list[SequenceOutput]:
         runner.read(sequence_id, text_ids, until=until)
         outputs += drain(runner)[sequence_id]
     return outputs
-
-
-def test_a_grown_text_that_was_known_whole_is_unistream() -> None:
-    runner = make_runner()
-    runner.add(grown(0, seed=5))
-    assert not runner.is_runnable(0)
-    runner.read(0, (10, 11, 12, 13), until=None)
-    assert tokens(drain(runner)[0]) == expected(5)
 
 
 def test_a_reading_goes_on_as_if_all_its_text_and_speech_were_fed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,15 +326,6 @@ def test_readings_in_a_batch_are_what_they_are_alone() -> None:
         single.add(grown(0, seed=seed))
         assert tokens(read_on(single, 0)) == together[sequence_id]
     assert runner.num_free_slots == 4
-
-
-def test_what_is_no_growing_sequence_is_not_read_and_an_ended_one_ignores_it() -> None:
-    runner = make_runner()
-    runner.add(request(0))
-    with pytest.raises(InvalidRequest, match="not growing"):
-        runner.read(0, (10,), until=3)
-    runner.abort(0)
-    runner.read(0, (10,), until=3)
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -39,7 +39,6 @@ from voicegate.engine.interface import (
     UnknownVoice,
     Unsupported,
     VoiceInfo,
-    VoiceRefused,
 )
 from voicegate.engine.process import front
 from voicegate.engine.process.wire import Told
@@ -354,36 +353,6 @@ async def test_the_end_while_it_starts_leaves_nothing_behind() -> None:
 # --- voices -----------------------------------------------------------------------------------------------
 
 
-async def test_voices_that_change_while_a_process_restarts_are_there_when_it_is_back() -> None:
-    may_start = asyncio.Event()
-
-    class Late(FakeEngine):
-        async def start(self) -> None:
-            await may_start.wait()
-            await super().start()
-
-    engines: list[FakeEngine] = [FakeEngine(), Late()]
-    async with running(lambda: engines.pop(0), FakeEngine) as listener:
-        engine = routed(listener)
-        await engine.add_voice(NewVoice("gone", RECORDING))
-        engine.host.kill(0)
-        await until(lambda: not engines)
-        added = await engine.add_voice(NewVoice("guest", RECORDING, description="came meanwhile"))
-        await engine.remove_voice("gone")
-        await engine.remove_voice("drone")
-        guest = listener.submit("guest", voice="guest", text=TALK)
-        may_start.set()
-        await until_served(engine, num_lost=1)
-        await until(lambda: all("guest" in replica.voices for replica in engine._serving))
-        for number in (0, 1):
-            assert engine.host.fake(number).info.voices == engine.info.voices
-            assert added in engine.info.voices
-        other = listener.submit("other", voice="guest", text=TALK, end=True)
-        assert isinstance(await listener.until_end(other), Done)
-        assert [len(engine.host.fake(number).requests) for number in (0, 1)] == [1, 1]
-        engine.cancel(guest)
-
-
 async def test_a_long_recording_comes_whole_beside_speech_and_is_dropped_where_it_is_given_up() -> None:
     class Keeping(FakeEngine):
         recordings: ClassVar[list[bytes]] = []
@@ -404,22 +373,6 @@ async def test_a_long_recording_comes_whole_beside_speech_and_is_dropped_where_i
         await asyncio.wait({given_up})
         await listener.engine.add_voice(NewVoice("last", RECORDING))
         assert Keeping.recordings == [recording, RECORDING]
-
-
-async def test_who_does_not_take_a_voice_is_not_asked_for_it() -> None:
-    class Full(FakeEngine):
-        async def add_voice(self, voice: NewVoice) -> VoiceInfo:
-            raise VoiceRefused("no room for another")
-
-    with capture_logs() as logs:
-        async with running(FakeEngine, Full) as listener:
-            engine = routed(listener)
-            await engine.add_voice(NewVoice("guest", RECORDING))
-            for number in range(3):
-                await listener.until_end(listener.submit(f"u{number}", voice="guest", text=TALK, end=True))
-            assert not engine.host.fake(1).requests
-            await engine.remove_voice("guest")
-    assert [entry["reason"] for entry in logs if entry["event"] == "voice_not_everywhere"] == ["no room for another"]
 
 
 async def test_a_process_that_is_lost_while_it_makes_a_voice_leaves_it_to_the_others() -> None:
@@ -533,15 +486,6 @@ async def test_a_burst_is_shared_out_and_what_nobody_has_room_for_is_refused() -
             listener.submit("one too many")
         engine = routed(listener)
         await until(lambda: [engine.host.fake(number).num_live for number in (0, 1)] == [5, 5])
-
-
-async def test_a_voice_whose_only_process_is_lost_is_refused_until_there_is_one() -> None:
-    async with running(FakeEngine, FakeEngine) as listener:
-        engine = routed(listener)
-        for replica in engine._serving:
-            replica.voices.discard("drone")
-        with pytest.raises(Overloaded):
-            listener.submit("u", voice="drone")
 
 
 async def test_what_cannot_be_read_costs_the_process_that_sent_it() -> None:

@@ -117,16 +117,6 @@ def test_upstreams_unfinished_output_is_a_prefix(shared_runner: VocoderRunner) -
         assert len(offline(shared_runner, MEL[:, :num_frames], is_final=False)) == 0
 
 
-def test_borders_of_pieces_do_not_click(shared_runner: VocoderRunner) -> None:
-    whole = offline(shared_runner, MEL, is_final=True)
-    largest_step = whole.diff().abs().max()
-    stream = shared_runner.open()
-    outputs = feed(shared_runner, stream, MEL, [10, 20, 5, 25])
-    shared_runner.close(stream)
-    for before, after in itertools.pairwise(outputs):
-        assert (after[0] - before[-1]).abs() <= largest_step + TOLERANCE
-
-
 # --- batches ----------------------------------------------------------------------------------------------
 
 
@@ -160,31 +150,6 @@ def test_first_middle_and_final_in_one_padded_call(
 # --- slots ------------------------------------------------------------------------------------------------
 
 
-def test_a_slot_used_again_is_a_fresh_one() -> None:
-    runner, kept_of_slots = poisonable_runner()
-    expected = offline(runner, MEL, is_final=True)
-    abandoned = runner.open()
-    runner.run([VocoderJob(abandoned, MEL[:, :20], is_final=False)])
-    runner.close(abandoned)
-    for rows in kept_of_slots:
-        rows.fill_(torch.nan)
-    for _ in range(2):
-        assert_same(render(runner, MEL, [20, 40]), expected)
-
-
-def test_a_cancelled_stream_changes_no_other(shared_runner: VocoderRunner) -> None:
-    kept, cancelled = shared_runner.open(), shared_runner.open()
-    first, _ = shared_runner.run([VocoderJob(stream, MEL[:, :20], is_final=False) for stream in (kept, cancelled)])
-    shared_runner.close(cancelled)
-    successor = shared_runner.open()
-    rest, _ = shared_runner.run(
-        [VocoderJob(kept, MEL[:, 20:], is_final=True), VocoderJob(successor, MEL[:, :33], is_final=False)]
-    )
-    shared_runner.close(kept)
-    shared_runner.close(successor)
-    assert_same(torch.cat((first, rest)), offline(shared_runner, MEL, is_final=True))
-
-
 def test_a_poisoned_slot_reaches_neither_its_successor_nor_its_neighbours() -> None:
     runner, kept_of_slots = poisonable_runner()
     kept, leaving = runner.open(), runner.open()
@@ -200,22 +165,6 @@ def test_a_poisoned_slot_reaches_neither_its_successor_nor_its_neighbours() -> N
     )
     assert_same(torch.cat((first, rest)), offline(runner, MEL, is_final=True))
     assert_same(fresh, offline(runner, MEL[:, :30], is_final=True))
-
-
-def test_exhaustion_refuses_the_new_request_only() -> None:
-    runner = create_runner()
-    streams = [runner.open() for _ in range(MAX_STREAMS)]
-    mels = [MEL.roll(9 * index, dims=1) for index in range(MAX_STREAMS)]
-    first = runner.run(
-        [VocoderJob(stream, mel[:, :20], is_final=False) for stream, mel in zip(streams, mels, strict=True)]
-    )
-    with pytest.raises(VocoderStreamsExhausted):
-        runner.open()
-    rest = runner.run(
-        [VocoderJob(stream, mel[:, 20:], is_final=True) for stream, mel in zip(streams, mels, strict=True)]
-    )
-    for mel, before, after in zip(mels, first, rest, strict=True):
-        assert_same(torch.cat((before, after)), offline(runner, mel, is_final=True))
 
 
 def test_slots_run_out_and_come_back_once(shared_runner: VocoderRunner) -> None:

@@ -22,7 +22,7 @@ from voicegate.engine.device.lanes import CudaLane
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load import build
 from voicegate.engine.load.devices import resolved_for_device
-from voicegate.engine.load.memory import GIB, SPARE_GPU_BYTES, gpu_memory, spare_room
+from voicegate.engine.load.memory import GIB, PROCESS_BYTES, SPARE_GPU_BYTES, fitting_room, gpu_memory, spare_room
 from voicegate.engine.model.model_json import load_model_config
 
 APART = EngineConfig(Path("m"), llm_device="cuda:0", token2wav_devices=("cuda:1", "cuda:2"))
@@ -132,6 +132,13 @@ def test_the_models_apart_take_what_they_take_together() -> None:
     llm, token2wav, _ = ADDITION.gpu_memories(config, model, room).values()
     further_slots_bytes = together.llm_slot_bytes
     assert llm.least_bytes + token2wav.least_bytes == together.least_bytes + SPARE_GPU_BYTES + further_slots_bytes
+
+
+def test_as_many_voices_have_a_place_as_beside_the_llm_or_more() -> None:
+    together, room = resolved(80 * GIB), VoiceRoom((250,) * 256)
+    placed = replace(together, llm_device="cuda:0", token2wav_devices=("cuda:1",))
+    of_both, of_flow = (fitting_room(each, RELEASED, room, 80 * GIB - PROCESS_BYTES) for each in (together, placed))
+    assert len(of_flow.prompt_tokens) >= len(of_both.prompt_tokens)
 
 
 def test_the_gpu_with_least_memory_decides_how_many_voices_have_short_first_blocks(

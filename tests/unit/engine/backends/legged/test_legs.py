@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.backends.tensorrt_llm.support import CONFIG, VOCABULARY
+from tests.unit.engine.backends.legged.support import CONFIG, VOCABULARY
 from voicegate.engine.backends.legged.legs import Leg, LeggedSequence, LegNews
 from voicegate.engine.llm.backend import LlmPrompt, SequenceOutput, SequenceRequest
 from voicegate.engine.llm.bistream import Bistream

@@ -7,54 +7,28 @@ import pytest
 import torch
 
 from tests.support.tensorrt_llm.standin import Behaviour
-from tests.unit.engine.backends.tensorrt_llm.support import (
+from tests.unit.engine.backends.legged.support import (
     CONFIG,
     MAX_POSITIONS,
+    TENSORRT_LLM,
+    TEXT,
     VOCABULARY,
     Running,
     SmallModel,
-    running,
+    outputs,
+    request,
+    tokens,
 )
 from tests.unit.engine.llm.support import small_state_dict
-from voicegate.engine.llm.backend import InvalidRequest, LlmPrompt, SequenceOutput, SequenceRequest
+from voicegate.engine.llm.backend import SequenceOutput
 from voicegate.engine.llm.torch.runner import TorchLlmRunner
 from voicegate.engine.model.config import SamplingConfig
-
-PROMPT = LlmPrompt((1, 2, CONFIG.end_of_prompt_id or 0, 9, 8), (5, 6, 7))
-TEXT = (10, 11, 12, 13)
-
-
-def request(sequence_id: int = 0, *, seed: int = 1, max_tokens: int = 12, is_growing: bool = False) -> SequenceRequest:
-    text_ids = () if is_growing else TEXT
-    return SequenceRequest(sequence_id, PROMPT, text_ids, seed=seed, max_tokens=max_tokens, is_growing=is_growing)
-
-
-def outputs(made: Running) -> list[SequenceOutput]:
-    """Until it has nothing under way."""
-    found = []
-    while made.backend.is_busy:
-        made.backend.wait()
-        found += made.backend.poll()
-    return found
-
-
-def until_end(made: Running, sequence_id: int) -> list[SequenceOutput]:
-    found: list[SequenceOutput] = []
-    while not any(each.is_final and each.sequence_id == sequence_id for each in found):
-        made.backend.wait()
-        found += made.backend.poll()
-    return found
-
-
-def tokens(found: list[SequenceOutput], sequence_id: int = 0) -> list[int]:
-    return [token for output in found for token in output.tokens if output.sequence_id == sequence_id]
-
 
 # --- what it asks for -------------------------------------------------------------------------------------
 
 
 def test_the_executor_is_set_up_as_documented() -> None:
-    with running(num_slots=5, stream_interval=4) as made:
+    with TENSORRT_LLM.running(num_slots=5, stream_interval=4) as made:
         settings = made.llm.settings
         assert made.llm.is_single_process
         assert settings["skip_tokenizer_init"]
@@ -70,7 +44,7 @@ def test_the_executor_is_set_up_as_documented() -> None:
 
 
 def test_switches() -> None:
-    with running(has_worker_process=True, is_eager=True, has_overlap=False, has_reuse=False) as made:
+    with TENSORRT_LLM.running(has_worker_process=True, is_eager=True, has_overlap=False, has_reuse=False) as made:
         assert not made.llm.is_single_process
         assert made.llm.settings["cuda_graph_config"] is None
         assert made.llm.settings["disable_overlap_scheduler"]
@@ -78,7 +52,7 @@ def test_switches() -> None:
 
 
 def test_sampling_as_nvidias_runtime_has_it() -> None:
-    with running() as made:
+    with TENSORRT_LLM.running() as made:
         made.backend.add(request(seed=3))
         outputs(made)
         params = made.llm.requests[0].params
@@ -100,7 +74,9 @@ def test_repetition_aware_sampling_draws_what_our_own_runner_draws(has_overlap: 
         while ready := [each for each in (0, 1) if runner.is_runnable(each)]:
             for output in runner.step(ready):
                 expected[output.sequence_id] += output.tokens
-    with running(is_repetition_aware=True, has_overlap=has_overlap, stream_interval=stream_interval) as made:
+    with TENSORRT_LLM.running(
+        is_repetition_aware=True, has_overlap=has_overlap, stream_interval=stream_interval
+    ) as made:
         made.backend.add(request(0, seed=11, max_tokens=30))
         found = outputs(made)
         made.backend.add(request(1, seed=12, max_tokens=30, is_growing=True))
@@ -121,7 +97,7 @@ def test_strays_are_counted() -> None:
         logits[4] = 100.0 if len(ids) == 20 else logits[4]  # a text id
         return logits
 
-    with running(Behaviour(straying)) as made:
+    with TENSORRT_LLM.running(Behaviour(straying)) as made:
         made.backend.add(request(max_tokens=12))
         found = outputs(made)
         assert found[-1].is_final
@@ -129,27 +105,16 @@ def test_strays_are_counted() -> None:
         assert made.backend.counters["llm_prompt_tokens"] >= 14
 
 
-def test_a_reading_finds_its_prefix_again() -> None:
-    with running() as made:
+def test_a_readings_parameters() -> None:
+    with TENSORRT_LLM.running() as made:
         made.backend.add(request(is_growing=True))
         made.backend.read(0, TEXT[:2], until=5)
         outputs(made)
         made.backend.read(0, TEXT, until=None)
         outputs(made)
-        # sos, the prompt's text, and what was known of the text
-        assert made.backend.counters["llm_cached_tokens"] == 1 + len(PROMPT.text_ids) + 2
         assert made.llm.requests[0].params.min_tokens == made.llm.requests[0].params.max_tokens == 5
         assert made.llm.requests[1].params.min_tokens is None
         assert made.llm.requests[0].params.seed != made.llm.requests[1].params.seed
-
-
-def test_text_rows_that_the_checkpoint_lacks_are_refused() -> None:
-    """Their ids are speech's there."""
-    with running() as made:
-        with pytest.raises(InvalidRequest):
-            made.backend.add(SequenceRequest(0, PROMPT, (CONFIG.vocab_size,)))
-        made.backend.add(request())
-        outputs(made)
 
 
 # --- what comes -------------------------------------------------------------------------------------------
@@ -161,7 +126,7 @@ def test_the_same_is_heard_however_the_responses_come(shows_end: bool, num_late:
     heard = []
     for interval in (1, 4):
         behaviour = Behaviour(SmallModel(), shows_end=shows_end, num_responses_late=num_late)
-        with running(behaviour, stream_interval=interval) as made:
+        with TENSORRT_LLM.running(behaviour, stream_interval=interval) as made:
             made.backend.add(request(seed=2, max_tokens=60))
             found = outputs(made)
             assert found[-1].is_final
@@ -170,18 +135,8 @@ def test_the_same_is_heard_however_the_responses_come(shows_end: bool, num_late:
     assert heard[0] == heard[1]
 
 
-def test_a_refused_sequence_fails_alone() -> None:
-    behaviour = Behaviour(SmallModel(), refuses=lambda prompt: "no such prompt" if 31 in prompt else None)
-    with running(behaviour) as made:
-        made.backend.add(SequenceRequest(0, PROMPT, (31,), max_tokens=5))
-        made.backend.add(request(1))
-        found = outputs(made)
-    errors = {output.sequence_id: output.error for output in found if output.error or output.is_final}
-    assert errors == {0: "the LLM's executor refused this sequence; see the log", 1: None}
-
-
 def test_an_aborted_sequence_is_taken_from_the_executor_and_heard_no_more() -> None:
-    with running() as made:
+    with TENSORRT_LLM.running() as made:
         with made.llm.held():
             made.backend.add(request(0))
             made.backend.add(request(1))
@@ -206,7 +161,7 @@ def test_an_end_that_only_we_know_is_told_to_the_executor() -> None:
             logits[fill] = 100.0
         return logits
 
-    with running(Behaviour(filling), is_repetition_aware=True) as made:
+    with TENSORRT_LLM.running(Behaviour(filling), is_repetition_aware=True) as made:
         made.backend.add(request(max_tokens=80))
         found = outputs(made)
         assert found[-1].is_final
@@ -289,7 +244,7 @@ class Caller:
 def test_in_any_order_everything_ends_once_and_all_slots_come_back(seed: int) -> None:
     rng = random.Random(seed)
     behaviour = Behaviour(babble, shows_end=bool(seed % 2), num_responses_late=seed)
-    with running(behaviour, stream_interval=1 + seed, is_repetition_aware=seed == 3) as made:
+    with TENSORRT_LLM.running(behaviour, stream_interval=1 + seed, is_repetition_aware=seed == 3) as made:
         caller = Caller(made, rng)
         for _ in range(400):
             caller.act()

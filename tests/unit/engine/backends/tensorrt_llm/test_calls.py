@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from tests.support.tensorrt_llm import contract
-from tests.unit.engine.backends.tensorrt_llm.support import running
+from tests.unit.engine.backends.legged.support import TENSORRT_LLM
 from voicegate.engine.backends.tensorrt_llm import library
 
 FOLDER = Path(library.__file__).parent
@@ -58,7 +58,7 @@ def test_methods_of_its_llm() -> None:
 
 
 def test_a_logits_processor_takes_what_it_is_given() -> None:
-    with running(is_repetition_aware=True):
+    with TENSORRT_LLM.running(is_repetition_aware=True):
         processor = import_module("voicegate.engine.backends.tensorrt_llm.ras_processor").RepetitionAwareProcessor
         ours = list(inspect.signature(processor.__call__).parameters)[1:]
     assert ours == list(contract.signature("sampling_params.LogitsProcessor.__call__").parameters)

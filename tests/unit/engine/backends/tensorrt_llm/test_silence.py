@@ -10,52 +10,30 @@ from itertools import count
 import pytest
 
 from tests.support.tensorrt_llm.standin import Behaviour
-from tests.unit.engine.backends.tensorrt_llm.support import Running, SmallModel, running
-from tests.unit.engine.backends.tensorrt_llm.test_backend import outputs, request, until_end
+from tests.unit.engine.backends.legged.support import TENSORRT_LLM, Running, SmallModel, outputs, request
+from tests.unit.engine.backends.legged.test_backend import SOON_S, Bell
 from voicegate.engine.backends.legged import executor
-from voicegate.engine.device.lanes import Mark
 from voicegate.engine.llm.backend import LlmDied, SequenceOutput
-
-SOON_S = 0.5  # within which a busy machine runs the stand-in's thread
-
-
-class Bell:
-    def __init__(self) -> None:
-        self.rung = threading.Event()
-
-    def wake(self) -> None:
-        self.rung.set()
-
-    def watch(self, mark: Mark) -> None:
-        pass
 
 
 @contextmanager
 def impatient(behaviour: Behaviour | None = None) -> Iterator[tuple[Running, Bell]]:
-    with running(behaviour, first_token_timeout_s=SOON_S, token_timeout_s=SOON_S) as made:
+    with TENSORRT_LLM.running(behaviour, first_token_timeout_s=SOON_S, token_timeout_s=SOON_S) as made:
         bell = Bell()
         made.backend.set_waker(bell)
         yield made, bell
 
 
-@pytest.mark.parametrize("is_begun", [True, False])
-def test_an_executor_that_dies_without_a_word_is_found_out(is_begun: bool) -> None:
-    with impatient() as (made, bell):
-        made.backend.add(request(max_tokens=80))
-        if is_begun:
-            made.backend.wait()
-        made.llm.die()
-        with pytest.raises(LlmDied, match=r"nothing has come of it for 0.5 s, of any sequence"):
-            outputs(made)
-        assert bell.rung.is_set()
-        made.backend.add(request(1))  # comes to nothing
-        with pytest.raises(LlmDied):
-            made.backend.poll()
-        made.backend.abort(1)
+def until_end(made: Running, sequence_id: int) -> list[SequenceOutput]:
+    found: list[SequenceOutput] = []
+    while not any(each.is_final and each.sequence_id == sequence_id for each in found):
+        made.backend.wait()
+        found += made.backend.poll()
+    return found
 
 
 def test_a_sequence_that_is_lost_fails_alone() -> None:
-    with running(first_token_timeout_s=60.0, token_timeout_s=1.0, stream_interval=1) as made:
+    with TENSORRT_LLM.running(first_token_timeout_s=60.0, token_timeout_s=1.0, stream_interval=1) as made:
         made.backend.add(request(max_tokens=150))
         made.backend.wait()
         made.llm.behaviour.lost.add(0)
@@ -70,33 +48,13 @@ def test_a_sequence_that_is_lost_fails_alone() -> None:
 
 def test_a_time_in_which_nobody_could_listen_is_no_silence() -> None:
     """As of a machine that stood still: what came meanwhile is heard first."""
-    with running(first_token_timeout_s=60.0, token_timeout_s=SOON_S, stream_interval=1) as made:
+    with TENSORRT_LLM.running(first_token_timeout_s=60.0, token_timeout_s=SOON_S, stream_interval=1) as made:
         made.backend.add(request(max_tokens=80))
         made.backend.wait()
         made.backend._executor._loop.call_soon_threadsafe(time.sleep, 3 * SOON_S)
         found = outputs(made)
     assert found[-1].is_final
     assert found[-1].error is None
-
-
-def test_an_error_that_is_not_one_requests_own_is_its_death() -> None:
-    with running() as made:
-        with made.llm.held():
-            made.backend.add(request(0))
-            made.backend.add(request(1))
-            made.llm.behaviour.breaks_with = RuntimeError("the executor has lost its device")
-        with pytest.raises(LlmDied, match="TensorRT-LLM: the executor has lost its device"):
-            outputs(made)
-
-
-def test_it_can_be_closed_while_it_speaks() -> None:
-    with running() as made:
-        made.backend.add(request(max_tokens=80))
-        made.backend.wait()
-        made.backend.close()
-        made.backend.close()
-        made.backend.abort(0)
-        assert made.llm.is_shut_down
 
 
 # --- a sick executor --------------------------------------------------------------------------------------
@@ -124,7 +82,7 @@ def test_an_executor_that_fails_whatever_it_is_given_is_found_out() -> None:
 
 
 def test_one_bad_step_is_the_end_of_those_in_it_alone() -> None:
-    with running(num_slots=20) as made:
+    with TENSORRT_LLM.running(num_slots=20) as made:
         for _ in range(3):
             with made.llm.held():
                 for number in range(20):
@@ -140,7 +98,7 @@ def test_one_bad_step_is_the_end_of_those_in_it_alone() -> None:
 
 def test_bad_requests_beside_good_ones_are_no_sickness() -> None:
     behaviour = Behaviour(SmallModel(), refuses=lambda prompt: "no such prompt" if 31 in prompt else None)
-    with running(behaviour) as made:
+    with TENSORRT_LLM.running(behaviour) as made:
         for number in range(10):
             made.backend.add(replace(request(number), text_ids=(31,)))
             made.backend.add(request(100 + number, max_tokens=2))
@@ -156,7 +114,7 @@ def test_it_can_be_closed_while_a_call_does_not_come_back(monkeypatch: pytest.Mo
         called.set()
         back.wait(60)
 
-    with running(Behaviour(SmallModel(), submits_behind=wait)) as made:
+    with TENSORRT_LLM.running(Behaviour(SmallModel(), submits_behind=wait)) as made:
         made.backend.add(request())
         assert called.wait(60)
         closing = threading.Thread(target=made.backend.close, daemon=True)
@@ -169,7 +127,7 @@ def test_it_can_be_closed_while_a_call_does_not_come_back(monkeypatch: pytest.Mo
 
 def test_an_abort_that_is_never_answered_is_forgotten() -> None:
     """The executor says nothing more of a request that waited for room."""
-    with running(num_slots=1, first_token_timeout_s=SOON_S, token_timeout_s=60.0) as made:
+    with TENSORRT_LLM.running(num_slots=1, first_token_timeout_s=SOON_S, token_timeout_s=60.0) as made:
         with made.llm.held():
             for number in range(3):
                 made.backend.add(request(number))

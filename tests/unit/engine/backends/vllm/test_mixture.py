@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.support.vllm.standin import BatchUpdate, Behaviour, MoveDirectionality, installed
-from tests.unit.engine.backends.tensorrt_llm.support import SmallModel
+from tests.unit.engine.backends.legged.support import SmallModel
 from tests.unit.engine.llm.support import small_llm_config
 from voicegate.engine.backends.vllm.mixture import RepetitionAwareMixture
 from voicegate.engine.backends.vllm.request_args import KEY, RequestArgs
@@ -18,7 +18,7 @@ from voicegate.engine.model.config import SamplingConfig
 
 CONFIG = small_llm_config()
 SAMPLING = SamplingConfig()
-NUM_DRAWS = 100_000
+NUM_DRAWS = 20_000
 ROWS = CONFIG.num_speech_rows
 MIXTURE = RepetitionAwareMixture(SAMPLING, speech_token_size=CONFIG.speech_token_size, num_speech_rows=ROWS)
 

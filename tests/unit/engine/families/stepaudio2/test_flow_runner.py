@@ -46,20 +46,6 @@ def alone(num_prompt_tokens: int, seed: int, num_tokens: int) -> torch.Tensor:
     return mel
 
 
-def test_batched_is_alone_whatever_the_age() -> None:
-    flow = golden_flow(SCHEDULE)
-    streams = [opened(flow, prompt, tokens_of(seed, count)) for prompt, seed, count in STREAMS]
-    mels: list[list[torch.Tensor]] = [[] for _ in STREAMS]
-    for late in range(2):  # some begin when others are further
-        mels[late] += flow.render([streams[late]])
-    while any(stream.is_ready for stream in streams):
-        ready = [index for index, stream in enumerate(streams) if stream.is_ready]
-        for index, mel in zip(ready, flow.render([streams[index] for index in ready]), strict=True):
-            mels[index].append(mel)
-    for parts, each in zip(mels, STREAMS, strict=True):
-        torch.testing.assert_close(torch.cat(parts, dim=1), alone(*each), rtol=0, atol=2e-5)
-
-
 def test_blocks_are_used_again_and_nothing_leaks() -> None:
     """Free blocks are NaN, so whoever reads one shows it."""
     flow = golden_flow(SCHEDULE, num_blocks=20)

@@ -62,24 +62,6 @@ def test_waiting_frames_are_heard_with_the_next() -> None:
     assert torch.equal(pieces, torch.cat(rendered(vocoder, mel, [20])))
 
 
-def test_batched_is_alone() -> None:
-    """Streams of different age, and rows of different length in one padded call."""
-    streams = {"a": [30, 50, 20], "b": [50, 38, 24], "c": [12, 45, 40]}
-    mels = {name: mel_of(name, sum(parts)) for name, parts in streams.items()}
-    alone = {name: torch.cat(rendered(golden_vocoder(), mels[name], parts)) for name, parts in streams.items()}
-    vocoder = golden_vocoder()
-    places = {name: vocoder.open() for name in streams}
-    together: dict[str, list[torch.Tensor]] = {name: [] for name in streams}
-    for call in range(3):
-        jobs = [
-            VocoderJob(places[name], mels[name].split(parts, dim=1)[call], call == 2) for name, parts in streams.items()
-        ]
-        for name, samples in zip(streams, vocoder.run(jobs), strict=True):
-            together[name].append(samples)
-    for name, expected in alone.items():
-        torch.testing.assert_close(torch.cat(together[name]), expected, rtol=0, atol=1e-4)
-
-
 def test_a_place_that_was_used_is_as_new() -> None:
     vocoder, mel = golden_vocoder(max_streams=1), mel_of("reused", 40)
     left = vocoder.open()
@@ -106,12 +88,13 @@ def test_what_is_refused_leaves_streams_as_they_were() -> None:
 CALLS = CallConfig(frame_buckets=(12, 40), row_buckets=(1, 2), has_graphs=False)
 
 
-def test_fixed_buffers_make_the_same_samples() -> None:
-    """Three rows where two fit, lengths of either bucket and beyond, and what other calls left in the buffers."""
+@pytest.mark.parametrize("calls", [None, CALLS])
+def test_streams_together_are_what_they_are_alone(calls: CallConfig | None) -> None:
+    """In fixed buffers: three rows where two fit, any bucket and beyond, and what other calls left there."""
     streams = {"a": [10, 20, 4], "b": [12, 31, 1], "c": [9, 50, 30]}
     mels = {name: mel_of(name, sum(parts)) for name, parts in streams.items()}
-    vocoder = golden_vocoder(calls=CALLS)
-    assert vocoder.graphs.num_buckets == 4
+    vocoder = golden_vocoder(calls=calls)
+    assert vocoder.graphs.num_buckets == (4 if calls else 0)
     places = {name: vocoder.open() for name in streams}
     together: dict[str, list[torch.Tensor]] = {name: [] for name in streams}
     for call in range(3):

@@ -17,10 +17,7 @@ from tests.unit.engine.llm.cuda.support import (
 )
 from tests.unit.engine.llm.support import drain
 from voicegate.engine.llm.backend import (
-    InvalidRequest,
     LlmPrompt,
-    NoFreeSlot,
-    SequenceOutput,
     SequenceRequest,
 )
 from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws, RepetitionPenaltyDraws
@@ -34,6 +31,7 @@ def test_a_batch_of_everything_equals_the_cpu_runner() -> None:
         request(0, seed=5),
         request(1, seed=6, num_text=9, max_tokens=6),  # 26 positions: cut in two passes of 16
         request(2, seed=7, num_text=6, is_streaming=True, max_tokens=8),
+        request(3, num_text=0),
     ]
     for each in wanted:
         runner.add(each)
@@ -66,54 +64,6 @@ def test_a_sequence_too_long_for_its_slot_fails_alone() -> None:
     assert "17 positions" in str(outputs[1][-1].error)
     assert [output.error is None for output in outputs[2]] == [False]
     assert runner.num_free_slots == 4
-
-
-@pytest.mark.parametrize("is_streaming", [False, True])
-def test_no_text_ends_with_nothing_said(is_streaming: bool) -> None:
-    runner = make_runner()
-    runner.add(request(0, num_text=0, is_streaming=is_streaming))
-    if is_streaming:
-        runner.end_text(0)
-    assert runner.step([0]) == [SequenceOutput(0, is_final=True)]
-    assert runner.num_free_slots == 4
-
-
-def test_text_streams_in() -> None:
-    wanted = request(0, seed=9, num_text=5, is_streaming=True, max_tokens=6)
-    runner = make_runner()
-    runner.add(request(0, seed=9, num_text=0, is_streaming=True, max_tokens=6))
-    assert not runner.is_runnable(0)
-    outputs: list[SequenceOutput] = []
-    for text_id in wanted.text_ids:
-        runner.push_text(0, [text_id])
-        outputs += drain(runner).get(0, [])
-    runner.end_text(0)
-    outputs += drain(runner).get(0, [])
-    assert tokens(outputs) == tokens(reference(wanted))
-
-
-def test_refusals_change_nothing() -> None:
-    runner = make_runner(num_slots=1)
-    for wrong, message in [
-        (SequenceRequest(0, LlmPrompt(), (1, 2)), "endofprompt"),
-        (SequenceRequest(0, PROMPT, (32,)), "text ids"),
-        (SequenceRequest(0, LlmPrompt((3,), (500,)), (1,)), "speech ids"),
-        (request(0, max_tokens=0), "max_tokens"),
-    ]:
-        with pytest.raises(InvalidRequest, match=message):
-            runner.add(wrong)
-    runner.add(request(0))
-    with pytest.raises(InvalidRequest, match="alive"):
-        runner.add(request(0))
-    with pytest.raises(NoFreeSlot):
-        runner.add(request(1))
-    with pytest.raises(InvalidRequest, match="not streaming"):
-        runner.push_text(0, [1])
-    assert runner.launch([7, 1]) == [7, 1]
-    assert not runner.is_busy
-    runner.push_text(9, [1])
-    runner.end_text(9)
-    assert drain(runner)[0] == reference(request(0))
 
 
 def test_more_slots_than_lines_are_refused() -> None:

@@ -102,13 +102,6 @@ def test_a_single_stream_goes_from_engine_to_engine_to_our_kernels(
     torch.testing.assert_close(mel, expected(137, 13, 0), rtol=0, atol=ATOL)
 
 
-def test_a_last_block_that_is_short_and_padded(loaded: dict[FlowShape, LoadedEngine], counted: Counted) -> None:
-    runner = make_runner(config=CONFIG, cuda=EAGER, engines=FlowEngines(loaded, CPU))
-    mel = drain(runner, open_stream(runner, 39))
-    assert counted.shapes == [ONE_SHORT, ONE_SHORT]
-    torch.testing.assert_close(mel, expected(39, 0, 0), rtol=0, atol=ATOL)
-
-
 def test_our_kernels_go_on_where_an_engine_left_off_and_before(
     loaded: dict[FlowShape, LoadedEngine], counted: Counted
 ) -> None:
