@@ -1,11 +1,11 @@
-"""Streamed text -> text and the breaks in it, `<break time="0.8s"/>` of SSML: an automaton. Pure and incremental.
+"""Breaks in a text, `<break time="0.8s"/>` of SSML: which tags are one, and how long. Pure.
 
 As ElevenLabs and Cartesia take them, up to 3 s. One without a time is no break but markup (markup.py). The pauses of
 MiniMax (`<#0.5#>`, seconds) and of ElevenLabs v3 (`[pause]`) are breaks, too.
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from voicegate.engine.text.patterns import any_of
 
@@ -21,54 +21,27 @@ _OPEN_TAG: Final = re.compile(rf"{_NAME}(?:[\s/][^<>\n]{{0,{_MAX_TAG_CHARS}}})?\
 _TIME: Final = re.compile(r"\stime\s*=\s*[\"']?(\d{0,6}(?:\.\d{1,6})?)\s*(ms|s)[\"'\s/>]", re.IGNORECASE)
 # Pauses of a vendor's tags without a time: it calls them "short" and "long".
 _NAMED_PAUSES_MS: Final = {"[short pause]": 250, "[pause]": 500, "[long pause]": 1_000}
-_OPENING: Final = re.compile(r"[<\[]")
 _SECONDS: Final = re.compile(r"<#(\d{1,2}(?:\.\d{1,3})?)#>")
 _OPEN_SECONDS: Final = re.compile(r"<(?:#(?:\d{1,2}(?:\.\d{0,3})?#?)?)?\Z")
 _NAMED: Final = re.compile(any_of(_NAMED_PAUSES_MS), re.IGNORECASE | re.ASCII)
 
 
-class Part(NamedTuple):
-    text: str
-    pause_ms: int  # that a break makes; 0: it is text
+def break_at(text: str, at: int) -> tuple[str, int] | None:
+    """The tag that begins there, and the milliseconds of its pause."""
+    tag = _TAG.match(text, at) or _SECONDS.match(text, at) or _NAMED.match(text, at)
+    pause_ms = 0 if tag is None else _pause_ms(tag[0])
+    return (tag[0], pause_ms) if tag is not None and pause_ms else None
 
 
-class BreakSplitter:
-    def __init__(self, *, finds_any: bool = True) -> None:
-        """`finds_any` False: all is text."""
-        self._finds_any = finds_any
-        self._held = ""
-
-    @property
-    def held(self) -> str:
-        """Taken, but in no part yet: the start of a tag."""
-        return self._held
-
-    def push(self, text: str) -> list[Part]:
-        """The decided parts, in order; none is empty, and no two neighbours are text."""
-        if not self._finds_any or (not self._held and _OPENING.search(text) is None):
-            return [Part(text, 0)] if text else []
-        text, self._held = self._held + text, ""
-        parts: list[Part] = []
-        start = at = 0
-        while opening := _OPENING.search(text, at):
-            at = opening.start()
-            tag = _TAG.match(text, at) or _SECONDS.match(text, at) or _NAMED.match(text, at)
-            if tag is not None and (length_ms := pause_ms(tag[0])):
-                parts += [*_text(text[start:at]), Part(tag[0], length_ms)]
-                start = at = tag.end()
-            elif tag is None and _may_become_tag(text, at):
-                text, self._held = text[:at], text[at:]
-            else:
-                at += 1
-        return [*parts, *_text(text[start:])]
-
-    def flush(self) -> list[Part]:
-        """The held text, as it stands."""
-        held, self._held = self._held, ""
-        return _text(held)
+def may_become_break(text: str, at: int) -> bool:
+    """Whether what begins there is one but for what is still to come."""
+    start = text[at : at + _MAX_TAG_CHARS].lower()
+    if any(name.startswith(start) for name in (_NAME, *_NAMED_PAUSES_MS)):
+        return True
+    return _OPEN_TAG.match(text, at) is not None or _OPEN_SECONDS.match(text, at) is not None
 
 
-def pause_ms(tag: str) -> int:
+def _pause_ms(tag: str) -> int:
     """Pause of a whole tag; 0: it names no time."""
     if seconds := _SECONDS.fullmatch(tag):
         return min(round(float(seconds[1]) * 1000), MAX_PAUSE_MS)
@@ -81,17 +54,6 @@ def pause_ms(tag: str) -> int:
     return min(round(length_ms), MAX_PAUSE_MS)
 
 
-def _may_become_tag(text: str, at: int) -> bool:
-    start = text[at : at + _MAX_TAG_CHARS].lower()
-    if any(name.startswith(start) for name in (_NAME, *_NAMED_PAUSES_MS)):
-        return True
-    return _OPEN_TAG.match(text, at) is not None or _OPEN_SECONDS.match(text, at) is not None
-
-
 def without_breaks(text: str) -> str:
     """`text` without those that only this module knows; of a whole text, which nobody has parted at them."""
     return _NAMED.sub(" ", _SECONDS.sub(" ", text)) if "#>" in text or "pause]" in text.lower() else text
-
-
-def _text(text: str) -> list[Part]:
-    return [Part(text, 0)] if text else []

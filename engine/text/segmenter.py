@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from voicegate.engine.text.breaks import BreakSplitter, Part
 from voicegate.engine.text.clause_cutter import ClauseCutter
-from voicegate.engine.text.fences import Piece
 from voicegate.engine.text.pronunciation import Pronunciation
-from voicegate.engine.text.unsaid import UnsaidSplitter
+from voicegate.engine.text.unsaid import Piece, UnsaidSplitter
 from voicegate.engine.text.word_cutter import WordCutter, finished_length
 from voicegate.engine.text.word_rules import word_rules
 
@@ -126,8 +124,7 @@ class Segmenter:
                 rules=self._rules,
             )
         self._max_letters = config.max_letters
-        self._unsaid = UnsaidSplitter()
-        self._breaks = BreakSplitter(finds_any=config.has_breaks)
+        self._unsaid = UnsaidSplitter(finds_breaks=config.has_breaks)
         self._pending = ""
         self._is_code = False  # `_pending` is
         self._offset = 0  # of `_pending` in all text pushed
@@ -136,7 +133,7 @@ class Segmenter:
     @property
     def pending(self) -> str:
         """Pushed, but in no span yet: at most `max_letters`, and the start of a line or tag that may not be text."""
-        return self._pending + self._breaks.held + self._unsaid.held
+        return self._pending + self._unsaid.held
 
     @property
     def pending_text(self) -> str:
@@ -161,19 +158,12 @@ class Segmenter:
 
     def push(self, text: str) -> list[TextSpan]:
         """Take text of any size; return the spans that it decides."""
-        spans: list[TextSpan] = []
-        for start in range(0, len(text), _BLOCK_CHARS):
-            for piece in self._unsaid.push(text[start : start + _BLOCK_CHARS]):
-                self._take(piece, spans)
-        return spans
+        blocks = (text[start : start + _BLOCK_CHARS] for start in range(0, len(text), _BLOCK_CHARS))
+        return [span for block in blocks for piece in self._unsaid.push(block) for span in self._add(piece)]
 
     def flush(self) -> list[TextSpan]:
         """Everything pending, now: one span, or two where code begins in it. Later pushes go on from here."""
-        spans: list[TextSpan] = []
-        for piece in self._unsaid.flush():
-            self._take(piece, spans)
-        self._take_parts(self._breaks.flush(), spans)
-        return spans + self._release_all()
+        return [span for piece in self._unsaid.flush() for span in self._add(piece)] + self._release_all()
 
     def flush_stalled(self) -> list[TextSpan]:
         """The pending text that can be said now, as one span, though more may follow: at most one.
@@ -191,28 +181,16 @@ class Segmenter:
             self._cutter.restart(self._pending[:length])
         return self._release(length)
 
-    def _take(self, piece: Piece, spans: list[TextSpan]) -> None:
-        self._take_parts(self._breaks.flush() if piece.is_code else self._breaks.push(piece.text), spans)
-        if piece.is_code:
-            self._add(piece, spans)
-
-    def _take_parts(self, parts: list[Part], spans: list[TextSpan]) -> None:
-        for part in parts:
-            if not part.pause_ms:
-                self._add(Piece(part.text, is_code=False), spans)
-                continue
-            spans += self._release_all()
-            end = self._offset + len(part.text)
-            spans.append(TextSpan(part.text, self._offset, end, is_code=True, pause_ms=part.pause_ms))
-            self._offset = end
-
-    def _add(self, piece: Piece, spans: list[TextSpan]) -> None:
+    def _add(self, piece: Piece) -> list[TextSpan]:
         """Pending text ends where code begins or ends."""
-        if piece.is_code is not self._is_code:
+        spans: list[TextSpan] = []
+        if piece.pause_ms or piece.is_code is not self._is_code:
             spans += self._release_all()
             self._is_code = piece.is_code
         self._pending += piece.text
-        spans += self._decided()
+        if piece.pause_ms:
+            return [*spans, self._release(len(piece.text), pause_ms=piece.pause_ms)]
+        return spans + self._decided()
 
     def _decided(self) -> list[TextSpan]:
         spans: list[TextSpan] = []
@@ -226,8 +204,8 @@ class Segmenter:
     def _release_all(self) -> list[TextSpan]:
         return [self.take(len(self._pending))] if self._pending else []
 
-    def _release(self, length: int) -> TextSpan:
-        span = TextSpan(self._pending[:length], self._offset, self._offset + length, self._is_code)
+    def _release(self, length: int, *, pause_ms: int = 0) -> TextSpan:
+        span = TextSpan(self._pending[:length], self._offset, self._offset + length, self._is_code, pause_ms)
         self._pending = self._pending[length:]
         self._offset += length
         self._num_kept = 0

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicegate.engine.text.breaks import MAX_PAUSE_MS, BreakSplitter, Part
+from voicegate.engine.text.breaks import MAX_PAUSE_MS
 from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterConfig, TextSpan
+from voicegate.engine.text.unsaid import Piece, UnsaidSplitter
 
 
-def parts_of(pieces: list[str]) -> list[Part]:
-    splitter = BreakSplitter()
+def parts_of(pieces: list[str]) -> list[Piece]:
+    splitter = UnsaidSplitter()
     parts = [part for piece in pieces for part in splitter.push(piece)]
     return [*parts, *splitter.flush()]
 
@@ -54,12 +55,12 @@ def test_which_tags_are_breaks(tag: str, pause_ms: int) -> None:
 
 
 def test_nothing_waits_that_can_be_no_tag() -> None:
-    splitter = BreakSplitter()
-    assert splitter.push("5 < 6 <b>so</b> <brea") == [Part("5 < 6 <b>so</b> ", 0)]
+    splitter = UnsaidSplitter()
+    assert splitter.push("5 < 6 <b>so</b> <brea") == [Piece("5 < 6 <b>so</b> ")]
     assert splitter.held == "<brea"
-    assert splitter.push("d") == [Part("<bread", 0)]
+    assert splitter.push("d") == [Piece("<bread")]
     assert splitter.push('<break time="1s') == []
-    assert splitter.push("<") == [Part('<break time="1s', 0)]
+    assert splitter.push("<") == [Piece('<break time="1s')]
 
 
 pieces = st.sampled_from(
@@ -71,11 +72,11 @@ pieces = st.sampled_from(
 texts = st.lists(pieces, max_size=12).map("".join)
 
 
-def joined(parts: list[Part]) -> list[Part]:
-    result: list[Part] = []
+def joined(parts: list[Piece]) -> list[Piece]:
+    result: list[Piece] = []
     for part in parts:
-        if result and not part.pause_ms and not result[-1].pause_ms:
-            result[-1] = Part(result[-1].text + part.text, 0)
+        if result and part.is_code is result[-1].is_code and not part.pause_ms and not result[-1].pause_ms:
+            result[-1] = Piece(result[-1].text + part.text, part.is_code)
         else:
             result.append(part)
     return result

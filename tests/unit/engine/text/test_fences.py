@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voicegate.engine.text.fences import MAX_INDENT, FenceSplitter, Piece
+from voicegate.engine.text.unsaid import MAX_INDENT, Piece, UnsaidSplitter
 
 written = st.lists(
     st.sampled_from(["`", "```", "````", "~~~", "~", "\n", "\r\n", " ", "\t", "py", "x" * 70, "a b", "好"]), max_size=25
@@ -13,7 +13,7 @@ written = st.lists(
 
 def kinds(text: str, *, size: int) -> str:
     """For each character whether it is code (#) or prose (.)."""
-    splitter = FenceSplitter()
+    splitter = UnsaidSplitter()
     pieces: list[Piece] = []
     for start in range(0, len(text), size):
         pieces += splitter.push(text[start : start + size])
@@ -55,7 +55,7 @@ def test_fences(text: str, code: str) -> None:
 
 
 def test_prose_is_not_held() -> None:
-    splitter = FenceSplitter()
-    assert splitter.push("a\n  ") == [Piece("a\n", is_code=False)]
+    splitter = UnsaidSplitter()
+    assert splitter.push("a\n  ") == [Piece("a\n")]
     assert splitter.held == "  "
-    assert splitter.push("b") == [Piece("  b", is_code=False)]
+    assert splitter.push("b") == [Piece("  b")]

@@ -10,7 +10,7 @@ from tokenizers import pre_tokenizers
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
 from voicegate.engine.checkpoint import tokenizer as checkpoint_tokenizer
-from voicegate.engine.text import clause_cutter, fences, normalize, word_cutter
+from voicegate.engine.text import clause_cutter, normalize, word_cutter
 from voicegate.engine.text.cleanup import clean_characters
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS
 from voicegate.engine.text.english.reader import is_read_as_written
@@ -18,6 +18,7 @@ from voicegate.engine.text.normalize import SpanReader, speakable
 from voicegate.engine.text.punctuation import tidy
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.tokenizer import TextTokenizer
+from voicegate.engine.text.unsaid import UnsaidSplitter
 
 _NEVER = re.compile(r"(?!)")
 _PIECES = [
@@ -50,7 +51,7 @@ def test_the_words_that_are_whole(text: str) -> None:
 @given(st.lists(texts, max_size=4))
 def test_lines_that_are_no_fence(pieces: list[str]) -> None:
     def taken(pushes: list[str]) -> str:
-        splitter = fences.FenceSplitter()
+        splitter = UnsaidSplitter()
         found = [piece for text in pushes for piece in splitter.push(text)] + splitter.flush()
         return "".join(piece.text for piece in found if not piece.is_code)
 

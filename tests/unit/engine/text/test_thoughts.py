@@ -90,3 +90,20 @@ def test_nothing_waits_that_can_be_no_tag() -> None:
 def test_of_a_whole_text() -> None:
     assert without_unsaid("a\n```\nb\n```\nc<think>d</think> e") == "a\n\n\nc\n\n e"
     assert without_unsaid("no `fence`") == "no `fence`"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("```a<think>b\nc</think>d\n```\ne", "e"),  # in the line of a fence a thought's tag is code
+        ("<think>a</think>```\nb\n```\nc", "c"),  # behind a thought alone a line is still at its start
+        ("<think>a\n```\nb</think>c", "c"),
+        ('<break time="1s"/>```\nb', '<break time="1s"/>```\nb'),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_beside_fences(text: str, kept: str, size: int) -> None:
+    segmenter = Segmenter()
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    spans = [*(span for piece in pieces for span in segmenter.push(piece)), *segmenter.flush()]
+    assert "".join(span.text for span in spans if not span.is_code or span.pause_ms) == kept
