@@ -28,7 +28,7 @@ _RESULTS: Final = REPOSITORY / "bench" / "results"
 _SOCKET: Final = "socket-h200.json"
 _LATEST: Final = "socket-h200-latest.json"  # of fewer loads, from the newest commit that ran there
 _ELSEWHERE: Final = "socket-h100.json"
-_CPU_SOCKET: Final = "socket-cpu-xeon.json"
+_CPU_SOCKET: Final = "socket-cpu.json"
 _PAGES: Final = {
     "README.md": ("headline",),
     "docs/measured.md": ("gpu", "other-gpu", "gpus", "engine", "cpu", "laptop", "caveats"),
@@ -247,7 +247,7 @@ def sections(found: Found) -> dict[str, list[str]]:
     """Lines of both pages by the name of their section."""
     gpu, other, engine, scale = found(_SOCKET), found(_ELSEWHERE), found("engine-h200.json"), found(_SCALE)
     cpu, quality, laptop = found("engine-cpu.json"), found("quality.json"), found("peers-cpu.json")
-    by_vectors = {"AVX-512": found(_CPU_SOCKET), "AVX2": None}
+    by_vectors = {"AVX-512": found(_CPU_SOCKET), "AVX2": found("socket-cpu-avx2.json")}
     cpu_sockets = {vectors: run for vectors, run in by_vectors.items() if run is not None}
     return {
         "headline": headline(found(_LATEST), found(_CPU_SOCKET)),

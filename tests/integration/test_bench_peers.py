@@ -90,6 +90,19 @@ def test_upstreams_classes_are_given_a_text_whole_and_as_it_is_written(tmp_path:
         assert f"{upstream.STEPS} 6" in log  # those that model.json asks for
 
 
+def test_upstream_makes_the_voice_that_it_has_not(tmp_path: Path) -> None:
+    path = upstream.packages(tmp_path / "upstream")
+    source = standin.model(tmp_path / "source", voice="slt")
+    flags = ["--upstream", str(path), "--peer-model", str(source), "--json", str(tmp_path / "peers.json")]
+    with deadline():
+        peers.main(
+            [*flags, "--logs", str(tmp_path), "--duration-s", "0.1", "--loads", "closed:1", "--servers", "upstream"]
+        )
+    assert f"{upstream.CLONED} Its words. reference.wav" in (tmp_path / "upstream.log").read_text()
+    (row,) = json.loads((tmp_path / "peers.json").read_text())["servers"]["upstream"]["loads"].values()
+    assert row["outcomes"]["done"] >= 1
+
+
 def test_fixes_are_in_front_of_the_packages_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fixes = tmp_path / "fixes"
     fixes.mkdir()

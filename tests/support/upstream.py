@@ -5,6 +5,7 @@ from pathlib import Path
 
 GROWING = "given a generator"
 STEPS = "Euler steps"
+CLONED = "a voice of"
 _CODE = f'''
 import sys
 from collections.abc import Generator
@@ -23,13 +24,18 @@ class Model:
 
 class AutoModel:
     def __init__(self, model_dir):
-        self.voices = torch.load(Path(model_dir) / "spk2info.pt", weights_only=True)
+        made = Path(model_dir) / "spk2info.pt"
+        self.voices = torch.load(made, weights_only=True) if made.exists() else {{}}
         self.model = Model()
         tokenizer = SimpleNamespace(convert_tokens_to_ids=lambda text: 1258)
         self.frontend = SimpleNamespace(tokenizer=SimpleNamespace(tokenizer=tokenizer))
 
     def list_available_spks(self):
         return list(self.voices)
+
+    def add_zero_shot_spk(self, prompt_text, prompt_wav, zero_shot_spk_id):
+        print("{CLONED}", prompt_text, Path(prompt_wav).name, file=sys.stderr)
+        self.voices[zero_shot_spk_id] = {{"prompt_text": torch.tensor([[7]])}}
 
     def inference_zero_shot(self, text, prompt_text, prompt_wav, zero_shot_spk_id="", stream=False):
         if isinstance(text, Generator):
