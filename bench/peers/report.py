@@ -28,6 +28,7 @@ _HEAD: Final = (
     "RTF",
     "longest gap, ms",
     "audio-s/s",
+    "turns",
     "s a turn",
     "lost",
     "voicegate's first audio is sooner, times",
@@ -101,7 +102,7 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The least and the greatest of several rounds; a failure is told alone."""
     for row in rows:
         if "failed" in row:
-            return (row["failed"], *(_MISSING,) * 7)
+            return (row["failed"], *(_MISSING,) * 8)
     turns = [
         row["audio_s"] / row["first_audio_ms"]["num"] for row in rows if "outcomes" in row and row["first_audio_ms"]
     ]
@@ -113,6 +114,7 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         _span(_of(rows, "rtf", "p50"), digits=2),
         _span(_of(rows, "gap_ms", "longest")),
         _span([row["audio_s_per_s"] for row in rows], digits=1),
+        str(sum(row["first_audio_ms"]["num"] for row in rows if row["first_audio_ms"])),
         _span(turns, digits=1),  # unlike lengths are unlike work
         str(sum(lost)) if lost else _MISSING,
     )

@@ -49,9 +49,9 @@ def test_ratios_are_above_one_where_voicegate_is_better() -> None:
     lines = shown(upstream=server(row(700, 2.5)), voicegate=server(row(14, 50)))
     (theirs,) = (line for line in lines if line.startswith("| closed:1:whole | upstream |"))
     assert theirs.startswith("| closed:1:whole | upstream | 700 | 700 |")
-    assert theirs.endswith("| 2.5 | 2.0 | 0 | 50.0 | 20.0 |")
+    assert theirs.endswith("| 2.5 | 1 | 2.0 | 0 | 50.0 | 20.0 |")
     (own,) = (line for line in lines if line.startswith("| closed:1:whole | voicegate |"))
-    assert own.endswith("| 50.0 | 2.0 | 0 | – | – |")
+    assert own.endswith("| 50.0 | 1 | 2.0 | 0 | – | – |")
 
 
 def test_rounds_are_told_by_their_least_and_greatest() -> None:
@@ -63,7 +63,7 @@ def test_rounds_are_told_by_their_least_and_greatest() -> None:
 
 def test_a_load_that_failed_has_no_ratio() -> None:
     lines = shown(upstream=server({"failed": "its engine died"}), voicegate=server(row(14, 50)))
-    assert f"| closed:1:whole | upstream | its engine died {9 * '| – '}|" in lines
+    assert f"| closed:1:whole | upstream | its engine died {10 * '| – '}|" in lines
 
 
 def test_settings_that_flatter_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
