@@ -69,7 +69,7 @@ async def test_ready_line_and_sigterm() -> None:
             assert [packet async for packet in gate.speak("Hello")]
         process.terminate()
         _, log = await process.communicate()
-    assert process.returncode == 0
+    assert process.returncode == 0, log.decode()
     (starting,) = [json.loads(line) for line in log.splitlines() if b'"event":"starting"' in line]
     assert starting.items() >= {"port": 0, "drain_s": 1.0, "device": "cpu"}.items()
     assert "lead_ms" not in starting, "what is as by default is told at debug alone"
@@ -82,7 +82,7 @@ async def test_a_reload_of_nothing_changes_nothing() -> None:
             assert [packet async for packet in gate.speak("Hello")]
         process.terminate()
         _, log = await process.communicate()
-    assert process.returncode == 0
+    assert process.returncode == 0, log.decode()
     assert b"nothing to read again" in log
 
 
@@ -91,14 +91,12 @@ async def test_a_reload_that_is_asked_for_during_the_start_follows_it(tmp_path: 
     keys.touch()
     async with serving("--log-level", "info", "--api-keys-file", str(keys)) as process:
         assert process.stderr is not None
-        while b'"event":"starting"' not in await process.stderr.readline():
-            pass
+        await process.stderr.readuntil(b'"event":"starting"')
         process.send_signal(signal.SIGHUP)
-        while b"keys are read again" not in await process.stderr.readline():
-            pass
+        await process.stderr.readuntil(b"keys are read again")
         process.terminate()
-        await process.communicate()
-    assert process.returncode == 0
+        _, log = await process.communicate()
+    assert process.returncode == 0, log.decode()
 
 
 async def test_the_first_process_of_a_container_may_be_stopped_before_it_serves() -> None:
@@ -157,7 +155,7 @@ async def test_a_terminal_that_closes_ends_it_in_peace() -> None:
     finally:
         os.close(ours)
         os.close(theirs)
-    assert process.returncode == 0
+    assert process.returncode == 0, log.decode()
     assert b'"event":"stopped"' in log
 
 
@@ -178,7 +176,7 @@ async def test_the_one_engine_in_a_process_of_its_own_may_die_beneath_a_socket()
                 pass
         process.terminate()
         _, log = await process.communicate()
-    assert process.returncode == 0
+    assert process.returncode == 0, log.decode()
     events = [json.loads(entry)["event"] for entry in log.splitlines()]
     assert (events.count("engine_process_lost"), events.count("engine_process_ready")) == (1, 2)
 
@@ -198,6 +196,6 @@ def command_of(pid: int) -> str:
 async def test_a_port_that_cannot_be_had_is_one_line() -> None:
     async with serving("--host", "192.0.2.1") as process:
         out, log = await process.communicate()
-    assert (process.returncode, out) == (1, b"")
+    assert (process.returncode, out) == (1, b""), log.decode()
     assert log.decode().startswith("voicegate: cannot listen on 192.0.2.1:0")
     assert log.count(b"\n") == 1

@@ -328,7 +328,7 @@ async def test_sighup_reads_the_keys_again(key_file: Path) -> None:
             assert await closed_with(client) == 1008
         assert (await refusal(url, additional_headers=BEARER)).response.status_code == 401
         process.terminate()
-    assert process.returncode == 0
+    assert process.returncode == 0, lines
     assert SECRET not in str(lines)
 
 

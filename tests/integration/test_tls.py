@@ -443,7 +443,7 @@ async def test_sighup_reads_the_certificate_again(authority: Authority) -> None:
         while await serial_of(url, authority.context) == first:  # noqa: ASYNC110 - the process tells its log alone
             await asyncio.sleep(0.01)
         process.terminate()
-    assert process.returncode == 0
+    assert process.returncode == 0, lines
     assert "the certificate is read again" in [line["event"] for line in lines]
 
 
