@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -17,12 +17,13 @@ import pytest
 from tests.integration.processes import python
 from tests.integration.wire_client import WireClient, connect_to
 from tests.support.ports import reserved_port
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench.usage import children
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.errors import ConnectFailed
 from voicegate.gateway.cli import serve
 from voicegate.protocol import messages as wire
+
+pytestmark = pytest.mark.usefixtures("no_hang")
 
 # In place of the module that imports torch, which takes longer than all the rest.
 SERVE = """
@@ -34,12 +35,6 @@ sys.modules["voicegate.engine.load.build"] = build
 from voicegate.gateway.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """
-
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
 
 
 @asynccontextmanager

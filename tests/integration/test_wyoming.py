@@ -78,7 +78,6 @@ class Client(AsyncTcpClient):
 @contextlib.asynccontextmanager
 async def serving(engine: FakeEngine | None = None, **settings: Any) -> AsyncIterator[Running]:
     async with running(engine or FakeEngine(), wyoming_port=0, **settings) as served:
-        await served.gateway.settled.wait()
         yield served
 
 
