@@ -107,7 +107,7 @@ class Arrivals:
         num_steps, self._num_steps_seen = self._token2wav.num_steps - self._num_steps_seen, self._token2wav.num_steps
         if not self._waiting:
             return
-        is_flow_taken = decision.flow is not None or decision.holds_flow
+        is_flow_taken = decision.has_flow_step or decision.holds_flow
         is_taken = is_flow_taken if self._stages.is_concurrent else not decision.is_idle
         self._num_steps_of_speech += num_steps
         if not is_taken:

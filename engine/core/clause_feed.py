@@ -12,7 +12,7 @@ from io import SEEK_END, StringIO
 from typing import Final, TypedDict
 
 from voicegate.engine import units
-from voicegate.engine.core.clause import Clause, ClauseState, Listing
+from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.text.breaks import MAX_PAUSES_MS
 from voicegate.engine.text.characters import is_wide
@@ -65,7 +65,7 @@ class PendingLetters(TypedDict):
 class ClauseFeed:
     def __init__(
         self,
-        listing: Listing,
+        key: int,
         mode: SpeakingMode,
         tokenizer: TextTokenizer,
         *,
@@ -78,7 +78,7 @@ class ClauseFeed:
         self.is_ended = False  # the end was read: no clause follows
         self.is_bistream = mode is SpeakingMode.BISTREAM
         self.is_incremental = mode is SpeakingMode.INCREMENTAL
-        self._listing = listing
+        self._key = key
         self._tokenizer = tokenizer
         self.pronunciation = pronunciation or Pronunciation()
         self._reader = SpanReader(
@@ -235,7 +235,7 @@ class ClauseFeed:
         if not words or num_letters > self._max_letters:  # more does not fit into the pass
             return clause
         if clause is None:
-            clause = Clause(self._listing, start, "", [], is_text_complete=False)
+            clause = Clause(self._key, start, "", [], is_text_complete=False)
             self.clauses.append(clause)
         whole_length = self.pronunciation.whole_length(pending[: lengths.read], lengths.said)
         num_said = max(whole_length, self._segmenter.num_kept)
@@ -286,7 +286,7 @@ class ClauseFeed:
 
     def _add_silent(self) -> None:
         """Adds silent text where no clause is left to wait for."""
-        self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
+        self.clauses.append(Clause(self._key, 0, "", [], is_text_complete=True))
 
     def _take(self, span: TextSpan) -> None:
         if span.pause_ms:
@@ -324,7 +324,7 @@ class ClauseFeed:
 
     def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = Clause(
-            self._listing,
+            self._key,
             span.char_start,
             span.text,
             list(self._tokenizer.encode_spoken(words)),

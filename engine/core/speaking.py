@@ -83,7 +83,7 @@ class Speaking:
         if output.is_final:
             if output.is_truncated:
                 utterance.is_truncated = True
-                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
+                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=len(clause.tokens))
                 if not clause.is_text_complete:
                     utterance.feed.give_up(clause)
             if clause.state is ClauseState.SPOKEN:

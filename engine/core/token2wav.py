@@ -60,12 +60,15 @@ class _Rest:
 
 
 class Token2wav:
-    def __init__(self, stages: Stages, reservations: Reservations, tally: Tally, waker: Waker) -> None:
+    def __init__(
+        self, stages: Stages, reservations: Reservations, tally: Tally, changed: set[int], waker: Waker
+    ) -> None:
         self._flow = stages.flow
         self._vocoder = stages.vocoder
         self._lane = stages.token2wav_lane
         self._reservations = reservations
         self._tally = tally
+        self._changed = changed
         self._waker = waker
         self._is_concurrent = stages.is_concurrent
         self._frames_ahead = stages.frames_ahead
@@ -93,7 +96,7 @@ class Token2wav:
         self._batches[number] = _RunningBatch(flow_batch, list(clauses), num_at_once, is_first)
         for clause in clauses:
             clause.batch = number
-            clause.report()
+            self._changed.add(clause.key)
         return number
 
     def advance(self, number: int) -> None:
@@ -108,7 +111,7 @@ class Token2wav:
             del self._batches[number]
             for clause in batch.clauses:
                 clause.batch = None
-                clause.report()
+                self._changed.add(clause.key)
             with self._lane.active():
                 self._vocode(*self._take_jobs(batch), is_first=batch.is_first)
 
@@ -202,7 +205,7 @@ class Token2wav:
         self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final, is_first))
         for clause in clauses:
             clause.awaits_samples = True
-            clause.report()
+            self._changed.add(clause.key)
         self._waker.watch(mark)
         self._tally.ran("vocoder", "calls", len(jobs), num_launches=self._vocoder.graphs.num_launches)
 
@@ -248,7 +251,7 @@ class Token2wav:
             rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
             for clause, rendering, samples, is_final in rows:
                 clause.awaits_samples = False
-                clause.report()
+                self._changed.add(clause.key)
                 if rendering is None or clause.rendering is not rendering:
                     continue
                 num_heard = max(clause.num_samples - rendering.num_samples, 0)  # of these, before it was set aside

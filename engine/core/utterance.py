@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from voicegate.engine import units
 from voicegate.engine.audio.outlet import Delivered, Outlet
-from voicegate.engine.core.clause import Clause, ClauseState, Listing
+from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.core.growth import WriterPace
 from voicegate.engine.core.listener import Listener
@@ -69,7 +69,7 @@ _PACE_CHARS = 400
 class Utterance:
     def __init__(
         self,
-        listing: Listing,
+        key: int,
         request: UtteranceRequest,
         voice: ReadyVoice,
         feed: ClauseFeed,
@@ -78,7 +78,7 @@ class Utterance:
         seed: int,
         pre_skip_48k: int,
     ) -> None:
-        self.listing = listing
+        self.key = key
         self.request = request
         self.voice = voice
         self.feed = feed
@@ -303,7 +303,9 @@ class Utterance:
         """
         if clause.start_ms is None:
             return
-        num_frames = math.floor(clause.num_tokens * units.FRAMES_PER_TOKEN / self.request.speed)  # as MelStretch counts
+        num_frames = math.floor(
+            len(clause.tokens) * units.FRAMES_PER_TOKEN / self.request.speed
+        )  # as MelStretch counts
         sound = Sound(
             start_ms=clause.start_ms,
             sent_ms=self.audio_ms,

@@ -12,7 +12,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.policy import Due, urgency
+from voicegate.engine.core.policy import Ranked, urgency
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import Alignment, AudioReady, Done, SpeakingMode, UtteranceId
@@ -62,9 +62,9 @@ class Listening:
                     self._plays_until_s[name] = max(until_s, now_s) + len(event.packets) * 0.02
 
 
-def due_now(engine: HandDrivenEngine) -> Due:
+def due_now(engine: HandDrivenEngine) -> dict[int, Ranked]:
     """Behind a look at all who have changed."""
-    engine.core._look.at_changed(engine.now_s)
+    engine.core._roster.look(engine.now_s)
     return engine.core._roster.due
 
 
@@ -235,7 +235,7 @@ def test_a_sentence_that_is_being_written_waits_since_it_could_be_begun() -> Non
             engine.step()
             if begun_s is None and utterance.num_started_clauses:
                 begun_s = written_s
-            for view in due_now(engine):
+            for _, view in due_now(engine).values():
                 assert begun_s is not None
                 assert begun_s <= view.waiting_since_s <= begun_s + 0.01
     assert begun_s is not None
@@ -263,9 +263,10 @@ def test_no_listener_has_an_underrun_behind_sentences_that_are_being_written() -
     engine.now_s = engine.core._roster.named(listener).deadline_s - 0.1
     while not engine.core._roster.named(new_request).num_started_clauses:
         engine.core.step()
-    first, second = sorted(due_now(engine), key=lambda each: each.deadline_s is None)
+    views = [view for _, view in due_now(engine).values()]
+    first, second = sorted(views, key=lambda each: each.deadline_s is None)
     limits = engine.core._limits
-    assert urgency(first, engine.now_s, limits) < urgency(second, engine.now_s, limits)
+    assert urgency(first, engine.now_s, limits)[0] < urgency(second, engine.now_s, limits)[0]
 
 
 def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +322,8 @@ def test_a_sentence_is_not_read_again_while_a_block_of_it_is_made(monkeypatch: p
     def spy(clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
         nonlocal num_reprefills
         num_reprefills += 1
-        assert until is None or not (pipeline.block_frames(clause) or clause.batch is not None)
+        assert clause.rendering is not None
+        assert until is None or not (clause.rendering.flow.is_ready or clause.batch is not None)
         read_again(clause, voice, until=until)
 
     monkeypatch.setattr(pipeline, "read_again", spy)
