@@ -95,6 +95,11 @@ class Clause:
         return self.rendering is None and self.state in (ClauseState.GENERATING, ClauseState.RENDERING)
 
     @property
+    def is_ahead(self) -> bool:
+        """The LLM could begin it, whenever it comes to that."""
+        return self.state is ClauseState.WAITING and self.is_text_complete and bool(self.text_ids)
+
+    @property
     def is_silent(self) -> bool:
         """There is nothing in it to say: only whitespace, punctuation, symbols."""
         return self.state is ClauseState.WAITING and self.is_text_complete and not self.text_ids

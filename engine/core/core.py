@@ -107,37 +107,37 @@ class EngineCore:
             self._sink([Failed(request.utterance_id, INTERNAL_FAILURE)])
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
             with self._changing(utterance):
                 utterance.push(text, self._clock())
                 self._roster.note_text(utterance)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
             with self._changing(utterance):
                 utterance.flush(flush_id, self._clock())
                 self._roster.note_text(utterance)
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
             with self._changing(utterance):
                 utterance.end(self._clock())
                 self._roster.note_text(utterance)
 
     def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
             with self._changing(utterance):
                 utterance.note_listener(report, self._clock())
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
             with self._changing(utterance):
                 utterance.cancel(played_ms)
                 self._forget(utterance)
 
     def fail(self, utterance_id: UtteranceId, message: str) -> None:
         """`message` is for its client."""
-        if (utterance := self._roster.named(utterance_id)) is not None:
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
             self._fail(utterance, message)
 
     def prepare_voice(self, voice: Voice, answer: Answer) -> None:
@@ -236,30 +236,27 @@ class EngineCore:
         """A launch that fails ends its utterances; what the next one would have done for them is left out."""
         roster, token2wav = self._roster, self._pipeline.token2wav
         if decision.llm:
-            # Nothing reports that no further step can be launched behind those in flight: that would have all be
-            # looked at twice a step. Who launches sees.
-            passes = [(roster.utterances[key], roster.needs[key].generating) for key in decision.llm]
-            roster.changed.update([utterance.key for utterance, clause in passes if clause is None])
-            if clauses := [clause for _, clause in passes if clause is not None]:
-                with self._guarding([utterance for utterance, _ in passes]):
-                    self._pipeline.launch_llm(clauses)
+            with self._guarding([roster.utterances[key] for key in decision.llm]):
+                passes = [roster.needs[key].generating for key in decision.llm]
+                self._pipeline.launch_llm([clause for clause in passes if clause is not None])
         number = decision.advances
         if utterances := [roster.utterances[key] for key in decision.begins if key in roster.utterances]:
             with self._guarding(utterances):
                 is_first = all(each.deadline_s is None for each in utterances)
                 number = token2wav.begin([each.clauses[0] for each in utterances], is_first=is_first)
         if number is not None and (clauses := token2wav.clauses_of(number)):
-            with self._guarding([roster.utterances[clause.key] for clause in clauses]):
+            with self._guarding(roster.owners(clauses)):
                 token2wav.advance(number)
 
     def _fetch(self) -> None:
         token2wav, utterances = self._pipeline.token2wav, self._roster.utterances
-        for clause, output in self._pipeline.fetch_tokens():
-            if (utterance := utterances.get(clause.key)) is not None:
+        for output in self._pipeline.llm.poll():
+            clause = self._pipeline.generating.get(output.sequence_id)  # None: it was released
+            if clause is not None and (utterance := utterances.get(clause.key)) is not None:
                 with self._guarding((utterance,)):
                     self._take_output(utterance, clause, output)
         if clauses := token2wav.clauses_with_rests:
-            with self._guarding([utterances[clause.key] for clause in clauses]):
+            with self._guarding(self._roster.owners(clauses)):
                 token2wav.vocode_rests()
         for clause, samples in token2wav.fetch_samples():
             if (utterance := utterances.get(clause.key)) is not None:

@@ -14,7 +14,7 @@ from voicegate.engine.core.policy import Intake
 from voicegate.engine.core.reservations import Reservations
 from voicegate.engine.core.stages import ReadyVoice, Stages
 from voicegate.engine.core.tally import Tally
-from voicegate.engine.core.token2wav import Token2wav
+from voicegate.engine.core.token2wav import MAX_LAUNCHES_IN_FLIGHT, Token2wav
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
@@ -32,7 +32,7 @@ class Pipeline:
         self.llm = stages.llm
         self.llm.set_waker(waker)
         self._changed = changed
-        self._generating: dict[int, Clause] = {}  # by sequence id
+        self.generating: dict[int, Clause] = {}  # by sequence id
         self.active: set[Clause] = set()
         self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
@@ -76,7 +76,7 @@ class Pipeline:
                 )
             )
             clause.llm_pass, clause.state = llm_pass, ClauseState.GENERATING
-            self._generating[llm_pass.sequence_id] = clause
+            self.generating[llm_pass.sequence_id] = clause
             if is_growing:  # it is read again from its beginning
                 stages.llm.read(llm_pass.sequence_id, text_ids, until=until)
                 return
@@ -160,7 +160,7 @@ class Pipeline:
 
     def _end_pass(self, clause: Clause, llm_pass: LlmPass) -> int:
         clause.llm_pass = None
-        del self._generating[llm_pass.sequence_id]
+        del self.generating[llm_pass.sequence_id]
         return llm_pass.sequence_id
 
     # --- questions --------------------------------------------------------------------------------------------
@@ -193,12 +193,13 @@ class Pipeline:
     @property
     def intake(self) -> Intake:
         """Work that the lanes take now."""
+        num_solving = self.token2wav.num_solving
         return Intake(
             takes_llm_step=self.llm.takes_step,
             num_llm_steps=self._num_llm_steps,
             is_llm_busy=self.llm.is_busy,
-            takes_flow_step=self.token2wav.takes_step,
-            is_flow_busy=self.token2wav.num_solving > 0,
+            takes_flow_step=num_solving < MAX_LAUNCHES_IN_FLIGHT,
+            is_flow_busy=num_solving > 0,
             is_token2wav_idle=not self.token2wav.is_busy,
             num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,
@@ -213,31 +214,25 @@ class Pipeline:
     # --- the LLM ----------------------------------------------------------------------------------------------
 
     def launch_llm(self, clauses: Sequence[Clause]) -> None:
-        """One decode step (or prefill) of these; `fetch_tokens` has what comes of it."""
+        """One decode step (or prefill) of these; `take_tokens` is given what the LLM makes of it.
+
+        Nothing reports that no further step can be launched behind those in flight: that would have all be looked at
+        twice a step. It shows here.
+        """
         passes = {clause.llm_pass.sequence_id: clause for clause in clauses if clause.llm_pass is not None}
         left = self.llm.launch(list(passes))  # who cannot go on now
         if num_rows := len(passes) - len(left):
             self.tally.note_batch("llm", num_rows)
             self._num_llm_steps += 1
-        self._changed.update([passes[sequence_id].key for sequence_id in left])
         for sequence_id, clause in passes.items():
-            if not clause.is_prefilled and sequence_id not in left:
-                clause.is_prefilled = True
+            if sequence_id in left or not clause.is_prefilled:
+                clause.is_prefilled = clause.is_prefilled or sequence_id not in left
                 self._changed.add(clause.key)
 
     def catch_up(self, clause: Clause) -> None:
         """Take what the LLM has kept of it. Raises as `take_tokens`."""
         if clause.llm_pass is not None and (tokens := self.llm.take_held(clause.llm_pass.sequence_id)):
             self.take_tokens(clause, SequenceOutput(clause.llm_pass.sequence_id, tokens))
-
-    def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
-        """All that the LLM has made, in order; `take_tokens` hands it on."""
-        # Outputs of a sequence that was released are dropped.
-        return [
-            (self._generating[each.sequence_id], each)
-            for each in self.llm.poll()
-            if each.sequence_id in self._generating
-        ]
 
     def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
         """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""

@@ -97,9 +97,11 @@ def urgency(view: StreamView, now_s: float, limits: Limits) -> tuple[Rank, float
     presses_s = pressing_at_s(view, limits)
     turn_s = view.waiting_since_s if view.deadline_s is None else view.deadline_s
     buffered_until_s = -math.inf if view.deadline_s is None else turn_s - max(constants.COMFORT_S, limits.guard_s)
-    changes_s = min([moment_s for moment_s in (presses_s, buffered_until_s) if moment_s > now_s], default=math.inf)
-    if view.begun_s is not None and now_s < buffered_until_s:
-        return (BUFFERED, view.begun_s, view.key), changes_s
+    changes_s = presses_s if presses_s > now_s else math.inf
+    if now_s < buffered_until_s:
+        changes_s = min(changes_s, buffered_until_s)
+        if view.begun_s is not None:
+            return (BUFFERED, view.begun_s, view.key), changes_s
     if presses_s <= now_s:
         return (PRESSING, turn_s, view.key), changes_s
     return (NEW_REQUEST if view.deadline_s is None else LISTENER, turn_s, view.key), changes_s
@@ -159,7 +161,7 @@ class _Side:
 
 
 class _Work:
-    """Work of all utterances that are due, by kind. Sorted out anew for each decision: a hundred take 30 us."""
+    """Work of all utterances that are due, by kind. Sorted out anew for each decision."""
 
     def __init__(self, due: Iterable[Ranked]) -> None:
         self.unheard, self.heard = _Side(), _Side()
@@ -213,9 +215,8 @@ def decide(due: Mapping[int, Ranked], limits: Limits, intake: Intake = _ALL) -> 
             llm = ()
     decision = Decision(llm, begins, advances, holds_flow)
     # An LLM's work takes room, and makes none: while it goes on no listener would be heard.
-    ready = [view for side in sides for _, view in side.ready]
-    is_stuck = bool(ready) and intake.is_token2wav_idle and not holds_flow
-    if is_stuck and (decision.is_idle or all(view.num_blocks > intake.num_blocks for view in ready)):
+    ready = (*work.unheard.ready, *work.heard.ready) if intake.is_token2wav_idle and not holds_flow else ()
+    if ready and (decision.is_idle or all(view.num_blocks > intake.num_blocks for _, view in ready)):
         return Decision(lacks_room=True)
     return decision
 

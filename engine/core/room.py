@@ -101,7 +101,7 @@ class Room:
 
     def _is_held_back(self, utterance: Utterance, awaited_since_s: float) -> bool:
         """Whether it does not begin, because its voice is to go for one that others have waited for for longer."""
-        is_later = not utterance.num_started_clauses and utterance.waiting_since_s > awaited_since_s
+        is_later = not utterance.has_begun and utterance.waiting_since_s > awaited_since_s
         return is_later and self._voices.is_leaving(utterance.voice)
 
     def _awaited_since_s(self) -> float:

@@ -6,7 +6,7 @@ cost: nothing here goes through all utterances at every step, which may be thous
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ class Roster:
     ) -> None:
         """`changed`: keys of utterances that are to be looked at; whoever changes one adds it."""
         self.utterances: dict[int, Utterance] = {}  # by key: the order of submission
-        self._by_id: dict[UtteranceId, Utterance] = {}
+        self.by_id: dict[UtteranceId, Utterance] = {}
         self._look = look
         self._guarding = guarding
         self.changed = changed
@@ -49,12 +49,12 @@ class Roster:
     # --- who there is -----------------------------------------------------------------------------------------
 
     def add(self, utterance: Utterance) -> None:
-        self.utterances[utterance.key] = self._by_id[utterance.utterance_id] = utterance
+        self.utterances[utterance.key] = self.by_id[utterance.utterance_id] = utterance
         self.changed.add(utterance.key)
 
     def remove(self, utterance: Utterance) -> None:
         key = utterance.key
-        del self.utterances[key], self._by_id[utterance.utterance_id]
+        del self.utterances[key], self.by_id[utterance.utterance_id]
         for needs in (self.needs, self.due, self.waiting, self.again, self.stalled, self.resting, self.readers):
             needs.pop(key, None)
         self._alarms_s.pop(key, None)
@@ -63,8 +63,9 @@ class Roster:
         """In the order of submission; some may go meanwhile."""
         return iter(list(self.utterances.values()))
 
-    def named(self, utterance_id: UtteranceId) -> Utterance | None:
-        return self._by_id.get(utterance_id)
+    def owners(self, clauses: Iterable[Clause]) -> list[Utterance]:
+        """Without those who have ended, though something of theirs could not be given back."""
+        return [self.utterances[clause.key] for clause in clauses if clause.key in self.utterances]
 
     # --- looks ------------------------------------------------------------------------------------------------
 

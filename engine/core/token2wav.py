@@ -26,7 +26,7 @@ from voicegate.engine.vocoder.backend import VocoderJob
 
 # Launches of Euler steps that are not finished. More would only let a cancel or a new request wait longer; fewer would
 # let a GPU wait for Python between them.
-_MAX_LAUNCHES_IN_FLIGHT = 2
+MAX_LAUNCHES_IN_FLIGHT = 2
 
 
 @dataclass(slots=True)
@@ -102,12 +102,10 @@ class Token2wav:
     def advance(self, number: int) -> None:
         """The next Euler steps of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
-
-        def advance() -> bool:
-            self.num_steps += 1
-            return batch.flow_batch.advance()
-
-        if self._launch(advance, num_rows=len(batch.clauses), num_steps=batch.num_steps_at_once):
+        advance = batch.flow_batch.advance
+        num_steps, is_last = self._launch(advance, num_rows=len(batch.clauses), num_steps=batch.num_steps_at_once)
+        self.num_steps += num_steps
+        if is_last:
             del self._batches[number]
             for clause in batch.clauses:
                 clause.batch = None
@@ -117,24 +115,22 @@ class Token2wav:
 
     def advance_prompt(self, rendering: PromptRendering[Any]) -> bool:
         """One Euler step of a voice's prompt, which is no clause's; True if it was the last."""
-        return self._launch(rendering.advance, num_rows=1, num_steps=1)
+        return self._launch(rendering.advance, num_rows=1, num_steps=1)[1]
 
-    def _launch(self, advance: Callable[[], bool], *, num_rows: int, num_steps: int) -> bool:
-        """So many Euler steps, or those that are left; True where the last is among them."""
+    def _launch(self, advance: Callable[[], bool], *, num_rows: int, num_steps: int) -> tuple[int, bool]:
+        """So many Euler steps, or those that are left; how many, and whether the last is among them."""
         with self._lane.active():
             last = self._solving[-1][1] if self._solving else None
             # Behind a step that still runs this one begins at its end: another mark would say the same.
             begin = last if last is not None and not last.is_reached else self._lane.mark()
-            is_last = False
-            for _ in range(num_steps):
-                is_last = advance()
+            is_last, num_done = False, 0
+            while not is_last and num_done < num_steps:
+                is_last, num_done = advance(), num_done + 1
                 self._tally.ran("flow", "steps", num_rows, num_launches=self._flow.graphs.num_launches)
-                if is_last:
-                    break
             mark = self._lane.mark()
         self._solving.append((begin, mark))
         self._waker.watch(mark)
-        return is_last
+        return num_done, is_last
 
     def clauses_of(self, number: int) -> list[Clause]:
         batch = self._batches.get(number)
@@ -185,7 +181,7 @@ class Token2wav:
     @property
     def clauses_with_rests(self) -> list[Clause]:
         """Whose first block's rest may go to the vocoder: what is heard before it has been fetched."""
-        return [] if self._rendered else [each.clause for each in self._rests]
+        return [each.clause for each in self._rests] if self._rests and not self._rendered else []
 
     def vocode_rests(self) -> None:
         rests, self._rests = self._rests, []
@@ -210,11 +206,6 @@ class Token2wav:
         self._tally.ran("vocoder", "calls", len(jobs), num_launches=self._vocoder.graphs.num_launches)
 
     # --- what is under way ------------------------------------------------------------------------------------
-
-    @property
-    def takes_step(self) -> bool:
-        """Whether more Euler steps may be launched behind those under way."""
-        return self.num_solving < _MAX_LAUNCHES_IN_FLIGHT
 
     @property
     def num_solving(self) -> int:

@@ -149,7 +149,7 @@ def test_speech_that_needs_memory_has_that_of_a_voice_that_is_not_there_yet(monk
     monkeypatch.setattr(Pipeline, "set_aside", lambda _, clause: set_aside.append(clause))
     watched = Watched(hollow(num_blocks=2))  # so much as the first clause needs before it is over
     watched.speak()
-    watched.step_until(lambda: bool(watched.decisions[-1:]) and watched.decisions[-1].llm is not None)
+    watched.step_until(lambda: bool(watched.decisions[-1:]) and bool(watched.decisions[-1].llm))
     watched.add()
     while watched.models.flow.num_free_blocks:
         assert watched.engine.step()

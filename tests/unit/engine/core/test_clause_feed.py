@@ -314,7 +314,7 @@ def test_what_can_be_said_of_a_sentence_is_guessed_without_its_last_word() -> No
     for piece in (" ", "Well, ", "the", " train", " to the", "  "):
         feed.push(piece)
         feed.read_all()
-        guesses.append(tuple(feed.pending_letters.values()))
+        guesses.append(feed.pending_letters)
     assert guesses == [(0, 0), (0, 5), (5, 8), (8, 13), (15, 18), (15, 18)]
 
 

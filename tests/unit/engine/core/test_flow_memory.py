@@ -120,7 +120,7 @@ def test_room_is_made_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> N
     engine = HandDrivenEngine(CONFIG, hollow(num_blocks=5).stages)
     decisions = iter([Decision(lacks_room=True)] * (2 * sys.getrecursionlimit()))
     made: list[float] = []
-    monkeypatch.setattr(engine.core, "_decide", lambda _: next(decisions, Decision()))
+    monkeypatch.setattr("voicegate.engine.core.core.decide", lambda *_: next(decisions, Decision()))
     monkeypatch.setattr(engine.core._room, "make", made.append)
     assert engine.core.step().is_idle
     assert len(made) == 2 * sys.getrecursionlimit()
