@@ -58,7 +58,8 @@ check: lint types imports quick packages budget  ## while you work: lint, types,
 
 test:  ## before you push: everything that needs no GPU
 	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
-	@$(MAKE) --no-print-directory lint types imports unit
+	@$(MAKE) --no-print-directory --jobs=2 lint types imports
+	@$(MAKE) --no-print-directory unit
 
 setup: $(DEV) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(NODE) $(FRAMEWORKS)
 

@@ -4,8 +4,8 @@ By file for the fixtures of modules and for the browser's event loop; those of p
 worker would build the wheels and install them for itself. What takes long comes first, else one worker ends alone.
 
 Tests of sockets, browsers and packages wait most of their time. Side by side they would leave cores idle. So
-`--numprocesses auto` is one more than there are cores, and the last worker takes the tests that wait. Each worker helps
-the others when its own kind has run out.
+`--numprocesses auto` is two more than there are cores, and the last two workers take the tests that wait. Each worker
+helps the others when its own kind has run out.
 """
 
 import gc
@@ -28,6 +28,7 @@ _WAITING = (
     "tests/unit/engine/backends/disaggregated/test_hangs.py",
 )
 _SHARE_THEIR_FIXTURES = "tests/packaging/"
+_NUM_WAITING = 2
 
 
 def next_scope(scopes: Iterable[str], *, waiting: bool) -> str | None:
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    return 1 + (yield)
+    return (yield) + _NUM_WAITING
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -74,7 +75,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
             return _SHARE_THEIR_FIXTURES if is_shared else super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: "WorkerController") -> None:
-            scope = next_scope(self.workqueue, waiting=node is self.nodes[-1])
+            waits = node in self.nodes[max(1, len(self.nodes) - _NUM_WAITING) :]
+            scope = next_scope(self.workqueue, waiting=waits)
             if scope is not None:
                 self.workqueue.move_to_end(scope, last=False)  # where it is taken from
             super()._assign_work_unit(node)

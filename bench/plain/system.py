@@ -19,7 +19,6 @@ import torch
 from voicegate.bench.plain.llm import TransformersLlm
 from voicegate.clients.bench.stats import summary
 from voicegate.engine import units
-from voicegate.engine.core.clause import Listing
 from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.core.prompting import voice_prompt
 from voicegate.engine.flow.backend import FlowPrompt
@@ -122,7 +121,7 @@ class PlainSpeaker:
         Raises RuntimeError where the LLM fails.
         """
         feed = ClauseFeed(
-            Listing(0),
+            0,
             SpeakingMode.CLAUSE,
             self._tokenizer,
             language=self._model.languages[0],

@@ -5,8 +5,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest.mock import patch
 
+from voicegate.bench.standins.llm import HollowRunner
 from voicegate.engine.core import constants
-from voicegate.engine.core.pipeline import Pipeline
 
 
 def _no_hint(*_: object) -> None:
@@ -17,7 +17,7 @@ def _no_hint(*_: object) -> None:
 RULES: Final[dict[str, tuple[tuple[object, str, object], ...]]] = {
     "buffered-steps": ((constants, "BUFFERED_STEP_EVERY", 1),),  # docs/adr/0009
     "underrun-share": ((constants, "UNDERRUN_SHARE", 0.0),),  # docs/adr/0006
-    "hold-back": ((Pipeline, "tell_after", _no_hint),),  # docs/adr/0009
+    "hold-back": ((HollowRunner, "tell_after", _no_hint),),  # docs/adr/0009
     "light-guard": ((constants, "LIGHT_GUARD_S", constants.GUARD_S),),  # docs/adr/0007
     "taken-along": ((constants, "BUSY_SHARE", 0.0),),  # docs/adr/0009
 }

@@ -20,7 +20,7 @@ from voicegate.clients.python.timeline import Arrival, play
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.core import EngineCore
-from voicegate.engine.core.policy import BeginBlocks, Decision
+from voicegate.engine.core.policy import Decision
 from voicegate.engine.interface import (
     AudioFormat,
     AudioReady,
@@ -114,8 +114,8 @@ class Run:
 
     def _spend(self, decision: Decision, num_commands: int, cpu_s: float) -> None:
         """The device goes on meanwhile: for what the step was measured to take beside a GPU, not for `cpu_s`."""
-        num_blocks = len(decision.flow.keys) if isinstance(decision.flow, BeginBlocks) else decision.flow is not None
-        num_llm_rows = self.simulated.llm.num_last_rows if decision.llm is not None else 0
+        num_blocks = len(decision.begins) or decision.advances is not None
+        num_llm_rows = self.simulated.llm.num_last_rows if decision.llm else 0
         self.host_time.took(StepTime(cpu_s, num_llm_rows, num_blocks, num_commands))
         num_heard, self._num_heard = self._num_heard, 0
         step_s = host_step_s(

@@ -15,10 +15,11 @@ import asyncio
 import base64
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import orjson
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 
 from voicegate.clients.examples.assistant import Assistant, Player
 from voicegate.clients.examples.chat import Llm, llm_of_environment
@@ -65,9 +66,10 @@ class Call:
         assistant = Assistant(gate, llm, self._open_player, voice=voice, on_failure=show_failure)
         writing = asyncio.create_task(self._write())
         try:
-            async for message in self._socket:
-                if (question := self._read(orjson.loads(message))) is not None:
-                    await assistant.ask(question)
+            with suppress(ConnectionClosed):  # callers' networks fail
+                async for message in self._socket:
+                    if (question := self._read(orjson.loads(message))) is not None:
+                        await assistant.ask(question)
         finally:
             await assistant.interrupt()
             writing.cancel()
@@ -94,8 +96,9 @@ class Call:
         self._outgoing.put_nowait({"event": event, "streamSid": self._stream, **fields})
 
     async def _write(self) -> None:
-        while True:
-            await self._socket.send(orjson.dumps(await self._outgoing.get()).decode())
+        with suppress(ConnectionClosed):  # its reader learns of it too
+            while True:
+                await self._socket.send(orjson.dumps(await self._outgoing.get()).decode())
 
     @asynccontextmanager
     async def _open_player(self, opened: wire.Opened) -> AsyncIterator[Player]:

@@ -14,7 +14,7 @@ from voicegate.engine.core import constants
 from voicegate.engine.core.policy import Decision
 from voicegate.engine.core.prompting import PassPrompt
 from voicegate.engine.core.stages import ReadyVoice, Stages, VoicePrompt
-from voicegate.engine.core.token2wav import Token2wav
+from voicegate.engine.core.token2wav import MAX_LAUNCHES_IN_FLIGHT, Token2wav
 from voicegate.engine.core.voice_shelf import VoiceShelf
 from voicegate.engine.flow.backend import BlocksExhausted, PreparedPrompt, PromptRendering
 from voicegate.engine.interface import EngineError, Overloaded
@@ -100,21 +100,18 @@ class Arrivals:
         is_new = self._waiting[0].answer is not None
         num_before = constants.STEPS_BEFORE_NEW_VOICE if is_new else constants.STEPS_BEFORE_AWAITED_VOICE
         if self._num_steps_of_speech >= num_before or is_in_the_way:
-            self._step()
+            self.num_steps += self._takes_step()
 
     def step_beside(self, decision: Decision) -> None:
         """Behind what speech has launched: where that leaves the lane of flow and vocoder alone."""
         num_steps, self._num_steps_seen = self._token2wav.num_steps - self._num_steps_seen, self._token2wav.num_steps
         if not self._waiting:
             return
-        is_flow_taken = decision.flow is not None or decision.holds_flow
+        is_flow_taken = decision.has_flow_step or decision.holds_flow
         is_taken = is_flow_taken if self._stages.is_concurrent else not decision.is_idle
         self._num_steps_of_speech += num_steps
         if not is_taken:
-            self._step()
-
-    def _step(self) -> None:
-        self.num_steps += self._takes_step()
+            self.num_steps += self._takes_step()
 
     def _takes_step(self) -> bool:
         """One Euler step, unless the lane is full, no batch is free, or a known one finds no room yet."""
@@ -127,7 +124,7 @@ class Arrivals:
                     self.refuse(_ALL_IN_USE)  # nor is there room for new ones behind it
                     return arrival.answer is not None
             prompt, rendering = arrival.begun
-            if not (self._token2wav.takes_step and rendering.takes_step):
+            if self._token2wav.num_solving >= MAX_LAUNCHES_IN_FLIGHT or not rendering.takes_step:
                 return False
             self._num_steps_of_speech = 0
             if self._token2wav.advance_prompt(rendering):

@@ -36,25 +36,9 @@ class Rendering:
     num_samples: int = 0  # that it has made
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """An utterance's line on the roster: its key, and where a change of it is told."""
-
-    key: int
-    changed: set[int] = field(default_factory=set)  # keys of all who have told of one since they were looked at
-
-    def report(self) -> None:
-        self.changed.add(self.key)
-
-
 @dataclass(slots=True, eq=False)
 class Clause:
-    """Changes outside `Guard.change_of`, which reports, call `report`.
-
-    `tokens` grows by one a step, and is reported apart (`EngineCore._take_output`).
-    """
-
-    listing: Listing
+    key: int  # of its utterance
     char_start: int  # into all text of the utterance
     text: str  # as the client wrote it
     text_ids: list[int]  # what the LLM has not been given of it yet
@@ -82,10 +66,6 @@ class Clause:
     prefill_since_s: float | None = None  # engine clock; None once samples have come of it
     start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun
 
-    def report(self) -> None:
-        """It is looked at again before the next decision."""
-        self.listing.report()
-
     @property
     def decided_text(self) -> str:
         """Words of `text` that nothing after it changes."""
@@ -94,10 +74,6 @@ class Clause:
     @property
     def num_decided_letters(self) -> int:
         return self.num_letters if self.is_text_complete or not self.num_open_chars else self.num_sayable_letters
-
-    @property
-    def num_tokens(self) -> int:
-        return len(self.tokens)
 
     @property
     def num_ahead_tokens(self) -> int:
@@ -117,6 +93,11 @@ class Clause:
     def is_set_aside(self) -> bool:
         """It made way for others: its sound is to be taken up again where its listener is."""
         return self.rendering is None and self.state in (ClauseState.GENERATING, ClauseState.RENDERING)
+
+    @property
+    def is_ahead(self) -> bool:
+        """The LLM could begin it, whenever it comes to that."""
+        return self.state is ClauseState.WAITING and self.is_text_complete and bool(self.text_ids)
 
     @property
     def is_silent(self) -> bool:

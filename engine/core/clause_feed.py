@@ -9,10 +9,10 @@ Incrementally, clauses are sentences, and `grow` makes an open one of what is kn
 
 from collections import deque
 from io import SEEK_END, StringIO
-from typing import Final, TypedDict
+from typing import Final
 
 from voicegate.engine import units
-from voicegate.engine.core.clause import Clause, ClauseState, Listing
+from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.text.breaks import MAX_PAUSES_MS
 from voicegate.engine.text.characters import is_wide
@@ -55,17 +55,10 @@ _MAX_ADDED_CHARS: Final = 128
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！", "…")
 
 
-class PendingLetters(TypedDict):
-    """Letters of a sentence that is being written: all words but the last, and all."""
-
-    num_but_last: int
-    num_of_all: int
-
-
 class ClauseFeed:
     def __init__(
         self,
-        listing: Listing,
+        key: int,
         mode: SpeakingMode,
         tokenizer: TextTokenizer,
         *,
@@ -78,7 +71,7 @@ class ClauseFeed:
         self.is_ended = False  # the end was read: no clause follows
         self.is_bistream = mode is SpeakingMode.BISTREAM
         self.is_incremental = mode is SpeakingMode.INCREMENTAL
-        self._listing = listing
+        self._key = key
         self._tokenizer = tokenizer
         self.pronunciation = pronunciation or Pronunciation()
         self._reader = SpanReader(
@@ -98,7 +91,7 @@ class ClauseFeed:
             pronunciation=pronunciation,
         )
         self._written = StringIO()
-        self._num_written = 0
+        self.num_chars = 0  # of `text`
         self._num_cut = 0  # characters that the segmenter has been given
         self._marks: deque[tuple[int, str | None]] = deque()  # behind so many characters, a flush or (None) the end
         self._spans: deque[TextSpan] = deque()  # cut, but in no clause yet
@@ -109,17 +102,17 @@ class ClauseFeed:
     @property
     def has_unread(self) -> bool:
         """Whether `read` has anything to do."""
-        return bool(self._spans or self._marks) or self._num_cut < self._num_written
+        return bool(self._spans or self._marks) or self._num_cut < self.num_chars
 
     @property
     def wants_reading(self) -> bool:
         """Whether speech needs more clauses soon than are there, and `read` may make them."""
-        return self.has_unread and sum(map(_is_ahead, self.clauses)) < READ_AHEAD_CLAUSES
+        return self.has_unread and len([each for each in self.clauses if each.is_ahead]) < READ_AHEAD_CLAUSES
 
     @property
     def lacks_clause(self) -> bool:
         """Whether there is none that the LLM is at work on or could begin."""
-        return not any(_is_ahead(each) or each.state is ClauseState.GENERATING for each in self.clauses)
+        return not any(each.is_ahead or each.state is ClauseState.GENERATING for each in self.clauses)
 
     @property
     def is_waiting(self) -> bool:
@@ -140,11 +133,6 @@ class ClauseFeed:
         return self._written.getvalue()
 
     @property
-    def num_chars(self) -> int:
-        """Characters of `text`."""
-        return self._num_written
-
-    @property
     def has_growing(self) -> bool:
         """Whether `grow` may find something to say."""
         return self.is_incremental and not self.has_unread and not self.is_ended
@@ -154,14 +142,14 @@ class ClauseFeed:
     def push(self, text: str) -> None:
         self._written.seek(0, SEEK_END)
         self._written.write(text)
-        self._num_written += len(text)
+        self.num_chars += len(text)
 
     def flush(self, flush_id: str) -> None:
         """Everything before it becomes a complete clause; the flush is met when the last clause is spoken."""
-        self._marks.append((self._num_written, flush_id))
+        self._marks.append((self.num_chars, flush_id))
 
     def end(self) -> None:
-        self._marks.append((self._num_written, None))
+        self._marks.append((self.num_chars, None))
 
     # --- reading ----------------------------------------------------------------------------------------------
 
@@ -208,14 +196,14 @@ class ClauseFeed:
             self._spans.appendleft(rest)
 
     @property
-    def pending_letters(self) -> PendingLetters:
-        """About what is known of the open sentence: cheaper than `grow`."""
+    def pending_letters(self) -> tuple[int, int]:
+        """About what is known of the open sentence, in all words but the last and in all: cheaper than `grow`."""
         pending = self._segmenter.pending_text
         num_of_all = sum(map(written_letters, "".join(pending.split())))
         if not pending or is_wide(pending[-1]):
-            return {"num_but_last": num_of_all, "num_of_all": num_of_all}
+            return num_of_all, num_of_all
         last = pending.rsplit(maxsplit=1)[-1] if pending.strip() else ""
-        return {"num_but_last": num_of_all - sum(map(written_letters, last.rstrip())), "num_of_all": num_of_all}
+        return num_of_all - sum(map(written_letters, last.rstrip())), num_of_all
 
     def grow(self) -> Clause | None:
         """The open clause of a sentence that is not finished, with all that is known of it; None: nothing is.
@@ -235,7 +223,7 @@ class ClauseFeed:
         if not words or num_letters > self._max_letters:  # more does not fit into the pass
             return clause
         if clause is None:
-            clause = Clause(self._listing, start, "", [], is_text_complete=False)
+            clause = Clause(self._key, start, "", [], is_text_complete=False)
             self.clauses.append(clause)
         whole_length = self.pronunciation.whole_length(pending[: lengths.read], lengths.said)
         num_said = max(whole_length, self._segmenter.num_kept)
@@ -252,7 +240,7 @@ class ClauseFeed:
         clause.num_letters = num_letters
 
     def _cut(self) -> None:
-        end = self._marks[0][0] if self._marks else self._num_written
+        end = self._marks[0][0] if self._marks else self.num_chars
         if self._num_cut < end:
             self._written.seek(self._num_cut)
             piece = self._written.read(min(BITE_CHARS, end - self._num_cut))
@@ -286,7 +274,7 @@ class ClauseFeed:
 
     def _add_silent(self) -> None:
         """Adds silent text where no clause is left to wait for."""
-        self.clauses.append(Clause(self._listing, 0, "", [], is_text_complete=True))
+        self.clauses.append(Clause(self._key, 0, "", [], is_text_complete=True))
 
     def _take(self, span: TextSpan) -> None:
         if span.pause_ms:
@@ -324,7 +312,7 @@ class ClauseFeed:
 
     def _begin(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = Clause(
-            self._listing,
+            self._key,
             span.char_start,
             span.text,
             list(self._tokenizer.encode_spoken(words)),
@@ -335,9 +323,11 @@ class ClauseFeed:
 
     def _extend(self, span: TextSpan, words: str, num_letters: int) -> None:
         clause = self._open_clause()
-        if clause is not None and not self._has_room(clause, num_letters):
-            clause.is_text_complete = True
-            clause = None
+        if clause is not None:
+            has_room = clause.num_letters + num_letters <= self._max_letters and len(clause.text) < _BISTREAM_MAX_CHARS
+            if not has_room:
+                clause.is_text_complete = True
+                clause = None
         if clause is None:
             if words:
                 self._begin(span, self._breaks.begin(span.text, words), num_letters)
@@ -357,9 +347,6 @@ class ClauseFeed:
             self._give(clause, span.text, words, num_letters=num_letters)
         clause.is_text_complete = True
 
-    def _has_room(self, clause: Clause, num_letters: int) -> bool:
-        return clause.num_letters + num_letters <= self._max_letters and len(clause.text) < _BISTREAM_MAX_CHARS
-
     def _open_clause(self) -> Clause | None:
         return self.clauses[-1] if self.clauses and not self.clauses[-1].is_text_complete else None
 
@@ -367,10 +354,6 @@ class ClauseFeed:
         clause = self._open_clause()
         if clause is not None:
             clause.is_text_complete = True
-
-
-def _is_ahead(clause: Clause) -> bool:
-    return clause.state is ClauseState.WAITING and clause.is_text_complete and bool(clause.text_ids)
 
 
 def _is_within_word(text: str, length: int) -> bool:

@@ -5,9 +5,10 @@ Single-threaded and without a clock of its own: `worker` drives it in a thread, 
 events.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -20,7 +21,7 @@ from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.guard import Guard
 from voicegate.engine.core.look import Look
 from voicegate.engine.core.pipeline import Pipeline
-from voicegate.engine.core.policy import AdvanceBatch, BeginBlocks, Decision, Limits, decide
+from voicegate.engine.core.policy import Decision, Limits, decide
 from voicegate.engine.core.reception import Reception
 from voicegate.engine.core.reprefills import Reprefills
 from voicegate.engine.core.room import Room
@@ -66,36 +67,37 @@ class EngineCore:
         self._on_gone = on_gone
         encoders = encoders or LocalEncoders()
         self._reception = Reception(stages, encoders, sink, clock, max_clause_tokens=config.max_clause_tokens)
-        self._pipeline = Pipeline(config, stages, waker=waker)
+        changed = set[int]()
+        self._pipeline = Pipeline(config, stages, changed, waker=waker)
         self._limits = _limits_of(config, stages)
+        self.num_submitted = 0  # utterances so far
         self._voices = VoiceShelf(stages, self._voices_in_use)
         self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices, self._fail_voiceless)
         self._reprefills = Reprefills(
             config, lookahead_tokens=stages.flow.lookahead_tokens, held_back_frames=stages.vocoder.held_back_frames
         )
-        self._roster = Roster(self._limits)
-        self._guarding = Guard(self._roster, self._fail)
-        self._look = Look(config, self._pipeline, self._reprefills, self._roster, self._guarding)
+        self._guarding = partial(Guard, self._fail_all_of)
+        self._roster = Roster(Look(config, self._pipeline, self._reprefills), self._limits, self._guarding, changed)
         self._speaking = Speaking(self._pipeline, self._reprefills, clock, on_finished=self._forget)
         self._room = Room(
             config,
             self._pipeline,
             self._roster,
-            self._look,
             self._speaking,
             self._arrivals,
-            self._guarding,
             self._voices,
+            self._guarding,
+            self._fail,
         )
 
     # --- commands: unknown or ended utterances are no-ops (interface.py) --------------------------------------
 
     def submit(self, request: UtteranceRequest, *, seed: int) -> None:
         """Start an utterance; what the interface promises to refuse was refused before."""
-        listing = self._roster.new_listing()
+        key, self.num_submitted = self.num_submitted, self.num_submitted + 1
         try:
             voice = self._voices[request.voice]
-            self._roster.add(self._reception.open(listing, request, voice, seed=seed))
+            self._roster.add(self._reception.open(key, request, voice, seed=seed))
             self._voices.note_use(voice)
             if voice.flow_prompt.rendered is None:
                 self._arrivals.bring_back(voice)
@@ -105,38 +107,38 @@ class EngineCore:
             self._sink([Failed(request.utterance_id, INTERNAL_FAILURE)])
 
     def push_text(self, utterance_id: UtteranceId, text: str) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
-            with self._guarding.change_of(utterance):
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
+            with self._changing(utterance):
                 utterance.push(text, self._clock())
                 self._roster.note_text(utterance)
 
     def flush_text(self, utterance_id: UtteranceId, flush_id: str) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
-            with self._guarding.change_of(utterance):
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
+            with self._changing(utterance):
                 utterance.flush(flush_id, self._clock())
                 self._roster.note_text(utterance)
 
     def end_text(self, utterance_id: UtteranceId) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
-            with self._guarding.change_of(utterance):
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
+            with self._changing(utterance):
                 utterance.end(self._clock())
                 self._roster.note_text(utterance)
 
     def note_listener(self, utterance_id: UtteranceId, report: ListenerReport) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
-            with self._guarding.change_of(utterance):
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
+            with self._changing(utterance):
                 utterance.note_listener(report, self._clock())
 
     def cancel(self, utterance_id: UtteranceId, played_ms: int | None) -> None:
-        if (utterance := self._roster.named(utterance_id)) is not None:
-            with self._guarding(utterance):
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
+            with self._changing(utterance):
                 utterance.cancel(played_ms)
                 self._forget(utterance)
 
     def fail(self, utterance_id: UtteranceId, message: str) -> None:
         """`message` is for its client."""
-        if (utterance := self._roster.named(utterance_id)) is not None:
-            self._guarding.fail(utterance, message)
+        if (utterance := self._roster.by_id.get(utterance_id)) is not None:
+            self._fail(utterance, message)
 
     def prepare_voice(self, voice: Voice, answer: Answer) -> None:
         """`answer` has it, or is told why not, once its prompt is rendered, beside speech and in its pauses.
@@ -164,7 +166,7 @@ class EngineCore:
 
     def fail_all(self, message: str) -> None:
         for utterance in self._roster:
-            self._guarding.fail(utterance, message)
+            self._fail(utterance, message)
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -181,23 +183,32 @@ class EngineCore:
 
     def _next(self) -> Decision:
         """All that goes before a decision, and the decision."""
+        roster = self._roster
         self._read_texts(self._clock(), is_lacking=False)  # beside what the step before has launched
         self._fetch()
         now_s = self._clock()
         self._read_texts(now_s, is_lacking=True)
-        self._look.at_changed(now_s)
-        for utterance in self._roster.stalled:
-            with self._guarding.change_of(utterance):
+        roster.look(now_s)
+        for utterance in list(roster.stalled.values()):
+            with self._changing(utterance):
                 utterance.stall(self._clock())
                 self._speaking.take_text(utterance)
+        roster.look(now_s)
         self._room.give_out(now_s)
-        self._look.at_changed(now_s)
-        for utterance, clause in self._roster.readings:
-            with self._guarding.change_of(utterance):
+        roster.look(now_s)
+        for clause in list(roster.again.values()):
+            with self._changing(utterance := roster.utterances[clause.key]):
                 self._speaking.read_again(utterance, clause)
         self._arrivals.step_if_due()
-        self._look.at_changed(now_s)
-        return self._decide(now_s)
+        roster.look(now_s)
+        intake = self._pipeline.intake
+        if not (intake.takes_llm_step or intake.takes_flow_step):
+            return Decision(wake_at_s=roster.next_alarm_s(now_s))
+        roster.note_load()
+        roster.look(now_s)
+        decision = decide(roster.due, roster.limits, intake)
+        is_to_wait = decision.is_idle and not decision.lacks_room
+        return Decision(wake_at_s=roster.next_alarm_s(now_s)) if is_to_wait else decision
 
     def _read_texts(self, now_s: float, *, is_lacking: bool) -> None:
         """Reads texts whose speech is needed soon, in turn and for a moment at most: the others' speech goes on.
@@ -205,12 +216,12 @@ class EngineCore:
         `is_lacking`: of those who have nothing that the LLM could read, else of the others.
         """
         spent_s = 0.0
-        while readers := self._roster.readers(now_s, is_lacking=is_lacking):
+        while self._roster.readers and (readers := self._roster.next_readers(now_s, is_lacking=is_lacking)):
             for utterance in readers:
                 feed = utterance.feed
                 for _ in range(constants.FIRST_BITES if is_lacking else 1):
                     begun_s = self._clock()
-                    with self._guarding.change_of(utterance):
+                    with self._changing(utterance):
                         utterance.read(begun_s)
                         self._speaking.take_text(utterance)
                         self._roster.note_text(utterance)
@@ -218,45 +229,38 @@ class EngineCore:
                     is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < constants.FIRST_BITES
                     if spent_s > (constants.FIRST_READING_S if is_quick else constants.READING_S):
                         return
-                    if utterance not in self._roster or not (feed.lacks_clause and feed.has_unread):
+                    if utterance.key not in self._roster.utterances or not (feed.lacks_clause and feed.has_unread):
                         break
 
-    def _decide(self, now_s: float) -> Decision:
-        intake = self._pipeline.intake
-        if not (intake.takes_llm_step or intake.takes_flow_step):
-            return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
-        self._roster.note_load()
-        self._look.at_changed(now_s)
-        due = self._roster.due
-        decision = decide(due, self._limits, intake)
-        # An LLM's work takes room, and makes none: while it goes on no listener would be heard.
-        is_stuck = due.has_blocks and not (decision.holds_flow or self._pipeline.token2wav.is_busy)
-        if is_stuck and (decision.is_idle or not due.has_blocks_of(intake.num_blocks)):
-            return Decision(lacks_room=True)
-        if not decision.is_idle:
-            return decision
-        return Decision(wake_at_s=self._roster.next_alarm_s(now_s))
-
     def _launch(self, decision: Decision) -> None:
-        if decision.llm is not None:
-            self._launch_llm(decision.llm.keys)
-        if isinstance(decision.flow, BeginBlocks):
-            self._begin_blocks(decision.flow.keys)
-        elif isinstance(decision.flow, AdvanceBatch):
-            self._advance(decision.flow.batch)
+        """A launch that fails ends its utterances; what the next one would have done for them is left out."""
+        roster, token2wav = self._roster, self._pipeline.token2wav
+        if decision.llm:
+            with self._guarding([roster.utterances[key] for key in decision.llm]):
+                passes = [roster.needs[key].generating for key in decision.llm]
+                self._pipeline.launch_llm([clause for clause in passes if clause is not None])
+        number = decision.advances
+        if utterances := [roster.utterances[key] for key in decision.begins if key in roster.utterances]:
+            with self._guarding(utterances):
+                is_first = all(each.deadline_s is None for each in utterances)
+                number = token2wav.begin([each.clauses[0] for each in utterances], is_first=is_first)
+        if number is not None and (clauses := token2wav.clauses_of(number)):
+            with self._guarding(roster.owners(clauses)):
+                token2wav.advance(number)
 
     def _fetch(self) -> None:
-        token2wav = self._pipeline.token2wav
-        for clause, output in self._pipeline.fetch_tokens():
-            if (utterance := self._roster.owner(clause)) is not None:
-                with self._guarding(utterance):
+        token2wav, utterances = self._pipeline.token2wav, self._roster.utterances
+        for output in self._pipeline.llm.poll():
+            clause = self._pipeline.generating.get(output.sequence_id)  # None: it was released
+            if clause is not None and (utterance := utterances.get(clause.key)) is not None:
+                with self._guarding((utterance,)):
                     self._take_output(utterance, clause, output)
         if clauses := token2wav.clauses_with_rests:
-            with self._guarding.all_of(clauses):
+            with self._guarding(self._roster.owners(clauses)):
                 token2wav.vocode_rests()
         for clause, samples in token2wav.fetch_samples():
-            if (utterance := self._roster.owner(clause)) is not None:
-                with self._guarding.change_of(utterance):
+            if (utterance := utterances.get(clause.key)) is not None:
+                with self._changing(utterance):
                     self._speaking.take_samples(utterance, clause, samples)
 
     def _take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
@@ -265,21 +269,25 @@ class EngineCore:
             self._fail(utterance, output.error)
             return
         self._speaking.take_output(utterance, clause, output)
-        # They come to many a step, and most often nothing is new by them.
-        if self._roster.is_news(clause) or not self._pipeline.can_generate(clause):
-            clause.listing.report()
+        # Tokens come to many a step, and most often nothing is new by them.
+        needs = self._roster.needs.get(clause.key)
+        is_news = needs is None or len(clause.tokens) >= needs.news_tokens or output.is_paused or output.is_final
+        if is_news or not self._pipeline.can_generate(clause):
+            self._roster.changed.add(clause.key)
 
     # --- questions --------------------------------------------------------------------------------------------
+
+    unready_reason: None = None  # it always takes new requests, if only to let them wait
 
     @property
     def is_busy(self) -> bool:
         """Whether a GPU, or an LLM that schedules itself, is at work on something whose result is not here."""
-        return self._pipeline.is_busy
+        return self._pipeline.token2wav.is_busy or self._pipeline.llm.is_busy
 
     @property
     def num_fetched(self) -> int:
         """Number fetched so far, of LLM, flow and vocoder."""
-        return self._pipeline.num_fetched
+        return self._pipeline.llm.num_fetched + self._pipeline.tally.num_rendered
 
     @property
     def rendering_pulse(self) -> int | None:
@@ -288,19 +296,14 @@ class EngineCore:
         return self._pipeline.tally.num_rendered if self._pipeline.token2wav.is_busy else None
 
     @property
-    def num_submitted(self) -> int:
-        """Utterances so far."""
-        return self._roster.num_listings
-
-    @property
     def num_live(self) -> int:
         """Utterances that have not ended."""
-        return self._roster.num_live
+        return len(self._roster.utterances)
 
     @property
     def num_placed(self) -> int:
         """Without those at rest."""
-        return self._roster.num_placed
+        return len(self._roster.utterances) - len(self._roster.resting)
 
     @property
     def num_welcome(self) -> int:
@@ -313,12 +316,12 @@ class EngineCore:
 
         The same of flow, whose steps are Euler steps, and vocoder, which has calls.
         """
-        return self._pipeline.counters
+        return {**self._pipeline.tally.counters, **self._pipeline.llm.counters}
 
     @property
     def gauges(self) -> Mapping[str, float]:
         """How much of the models is taken. From any thread."""
-        return {"waiting_clauses": self._roster.num_waiting, **self._pipeline.gauges}
+        return {"waiting_clauses": len(self._roster.waiting), **self._pipeline.gauges}
 
     @property
     def batch_sizes(self) -> Mapping[str, Sequence[int]]:
@@ -329,10 +332,6 @@ class EngineCore:
         """From any thread, for which `counters` were read in the engine's."""
         return EngineStats(counters, self.gauges, self.batch_sizes)
 
-    @property
-    def unready_reason(self) -> None:
-        """It always takes new requests, if only to let them wait."""
-
     def wait(self) -> None:
         """Until there is something to fetch: for callers without a waker."""
         self._pipeline.wait()
@@ -341,42 +340,37 @@ class EngineCore:
         """Step until nothing is left to do now, waiting for what is done beside this thread."""
         while True:
             num_fetched = self.num_fetched
-            is_idle = self.step().is_idle and not self._roster.has_readers
+            is_idle = self.step().is_idle and not self._roster.readers
             if is_idle and self.num_fetched == num_fetched:  # else what it has fetched behind its decision is news
                 if not self.is_busy:
                     return
                 self.wait()
 
-    # --- the models, for several at a time --------------------------------------------------------------------
-
-    def _launch_llm(self, keys: Iterable[int]) -> None:
-        if clauses := self._roster.passes(keys):
-            with self._guarding.all_of(clauses):
-                for clause in self._pipeline.launch_llm(clauses):
-                    clause.report()
-
-    def _begin_blocks(self, keys: Iterable[int]) -> None:
-        # A launch that failed just now has ended utterances; their blocks and batches went with them.
-        utterances, token2wav = self._roster.of(keys), self._pipeline.token2wav
-        clauses = [utterance.clauses[0] for utterance in utterances]
-        if clauses:
-            with self._guarding.all_of(clauses):
-                is_first = all(each.deadline_s is None for each in utterances)
-                self._advance(token2wav.begin(clauses, is_first=is_first))
-
-    def _advance(self, number: int) -> None:
-        if clauses := self._pipeline.token2wav.clauses_of(number):
-            with self._guarding.all_of(clauses):
-                self._pipeline.token2wav.advance(number)
-
     # --- ends -------------------------------------------------------------------------------------------------
 
+    def _changing(self, utterance: Utterance) -> Guard:
+        """A guard, and a change after which the utterance is looked at again before the next decision."""
+        self._roster.changed.add(utterance.key)
+        return self._guarding((utterance,))
+
+    def _fail_all_of(self, utterances: Sequence[Utterance], error: Exception) -> None:
+        """`error` was raised in a guard: where several share a step nobody knows whose fault it was."""
+        if len(utterances) == 1:
+            log.error("utterance_failed", utterance=utterances[0].utterance_id, exc_info=error)
+        else:
+            log.error("shared_step_failed", exc_info=error)
+        for utterance in utterances:
+            self._fail(utterance, INTERNAL_FAILURE)
+
     def _fail(self, utterance: Utterance, message: str) -> None:
-        self._remove(utterance)
-        try:
-            utterance.fail(message)
-        finally:
-            self._give_back(utterance)
+        if utterance.key not in self._roster.utterances:  # it went wrong while it was ended
+            return
+        with self._guarding((utterance,)):
+            self._remove(utterance)
+            try:
+                utterance.fail(message)
+            finally:
+                self._give_back(utterance)
 
     def _forget(self, utterance: Utterance) -> None:
         """Its end event has left, or will behind its last packet."""
@@ -402,7 +396,7 @@ class EngineCore:
     def _fail_voiceless(self, prompt: VoicePrompt, message: str) -> None:
         for utterance in self._roster:
             if utterance.voice.flow_prompt is prompt:
-                self._guarding.fail(utterance, message)
+                self._fail(utterance, message)
 
     def _release_voices(self) -> None:
         self._voices.release_unused(utterance.voice for utterance in self._roster)

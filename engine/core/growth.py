@@ -7,41 +7,10 @@ next block is made when the listener needs it, not before. Pure: times come in, 
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from voicegate.engine import units
 from voicegate.engine.core import constants
-
-
-@dataclass(frozen=True, slots=True)
-class SpeechBudget:
-    """Worth of one voice's words, in speech tokens."""
-
-    tokens_per_letter: float
-    token_share: float  # that may be said while more text follows
-
-    def letters_for(self, num_tokens: int, *, share: float | None = None) -> float:
-        """Letters that are worth so many speech tokens, of which only this share may be said; None: the voice's."""
-        return num_tokens / ((self.token_share if share is None else share) * self.tokens_per_letter)
-
-    def to_begin(self, num_tokens: int, *, num_second_tokens: int, num_promised: float) -> "Needed":
-        """For a first reading of so many speech tokens, so that the second one will not have to wait for its words.
-
-        `num_promised`: letters that will come before it has to be begun.
-        """
-        later = self.letters_for(num_tokens + num_second_tokens, share=constants.PROMISED_SHARE)
-        return Needed(
-            but_last=self.letters_for(num_tokens, share=constants.FIRST_TIMES * self.token_share),
-            of_all=self.letters_for(num_tokens),
-            at_least=later - num_promised,
-        )
-
-    def to_go_on(self, num_tokens: int, *, is_late: bool) -> "Needed":
-        """For a later reading, up to so many speech tokens in all. `is_late`: its listener is about to have an
-        underrun."""
-        of_all = (
-            self.letters_for(num_tokens, share=max(constants.UNDERRUN_SHARE, self.token_share)) if is_late else math.inf
-        )
-        return Needed(but_last=self.letters_for(num_tokens), of_all=of_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,36 +21,40 @@ class Needed:
     of_all: float
     at_least: float = 0.0  # of those but the last
 
-    def are_there(self, *, num_but_last: float, num_of_all: float) -> bool:
+    @classmethod
+    def to_begin(
+        cls, num_tokens: int, worth: float, share: float, *, num_second_tokens: int, num_promised: float
+    ) -> "Needed":
+        """For a first reading of so many speech tokens, so that the second one will not have to wait for its words.
+
+        `worth`: speech tokens of a letter of this voice. `share`: what may be said of that while more text follows.
+        `num_promised`: letters that will come before the second has to be begun.
+        """
+        return cls(
+            but_last=num_tokens / (constants.FIRST_TIMES * share * worth),
+            of_all=num_tokens / (share * worth),
+            at_least=(num_tokens + num_second_tokens) / (constants.PROMISED_SHARE * worth) - num_promised,
+        )
+
+    @classmethod
+    def to_go_on(cls, num_tokens: int, worth: float, share: float, *, is_late: bool) -> "Needed":
+        """For a later reading, up to so many speech tokens in all. `is_late`: its listener is about to have an
+        underrun."""
+        of_all = num_tokens / (max(constants.UNDERRUN_SHARE, share) * worth) if is_late else math.inf
+        return cls(but_last=num_tokens / (share * worth), of_all=of_all)
+
+    def are_there(self, num_but_last: float, num_of_all: float) -> bool:
         """Nothing is said of a last word alone: it may go on."""
         if not num_but_last or num_but_last < self.at_least:
             return False
         return num_but_last >= self.but_last or num_of_all >= self.of_all
 
 
-def next_block_s(deadline_s: float, *, lead_s: float, block_s: float) -> tuple[float, float]:
-    """When the next block is due, and from when on its listener is about to have an underrun. `block_s`: a block's
-    time."""
-    return deadline_s - block_s - max(lead_s, constants.UNDERRUN_S), deadline_s - block_s - constants.UNDERRUN_S
-
-
-def covered_s(num_first_tokens: int, *, held_back_frames: int, first_block_s: float, block_s: float) -> float:
-    """From a first reading's beginning until the second one's has to be, so that its listener has no gap.
-
-    It is heard `first_block_s` after its beginning, at the soonest, and the second has to be begun `block_s`, at most,
-    before all that it has made has been heard. Below 0: who begins with so much will have a gap. What vocoder and
-    packets hold back, its listener has an underrun sooner.
-    """
-    num_heard_frames = num_first_tokens * units.FRAMES_PER_TOKEN - held_back_frames
-    return num_heard_frames / units.FRAME_RATE_HZ + first_block_s - block_s
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(NamedTuple):
     """The first reading of a sentence while more of it is written."""
 
     num_tokens: int  # speech tokens of its blocks
-    covered_s: float  # from then until the next reading's block has to be begun
+    covered_s: float  # from its beginning until the next reading's has to be, so that its listener has no gap
 
 
 def beginning(
@@ -96,13 +69,16 @@ def beginning(
     """One block, if the second can be read later and follows in time; else the second comes of the same reading.
 
     That waits for more words, but not once more behind others, and spares a strained engine a reading. None: the third
-    would be late.
+    would be late. The reading is heard `first_block_s` after its beginning, at the soonest. What follows has to be
+    begun `block_s`, at most, before all that it has made has been heard; what vocoder and packets hold back, its
+    listener has an underrun sooner.
     """
     both = num_first_tokens + num_second_tokens
     for num_tokens in (both,) if is_strained else (num_first_tokens, both):
-        seconds = covered_s(num_tokens, held_back_frames=held_back_frames, first_block_s=first_block_s, block_s=block_s)
-        if seconds >= 0:
-            return Beginning(num_tokens, seconds)
+        num_heard_frames = num_tokens * units.FRAMES_PER_TOKEN - held_back_frames
+        covered_s = num_heard_frames / units.FRAME_RATE_HZ + first_block_s - block_s
+        if covered_s >= 0:
+            return Beginning(num_tokens, covered_s)
     return None
 
 
@@ -144,11 +120,8 @@ class WriterPace:
     @property
     def pause_s(self) -> float:
         """A silence of so long is a pause: longer for a slow writer, whose words are none."""
-        return min(constants.PAUSE_TIMES * self._mean_interval_s, constants.MAX_PAUSE_S)
-
-    @property
-    def _mean_interval_s(self) -> float:
-        return self._intervals_s / self._num_intervals if self._num_intervals else 0.0
+        mean_s = self._intervals_s / self._num_intervals if self._num_intervals else 0.0
+        return min(constants.PAUSE_TIMES * mean_s, constants.MAX_PAUSE_S)
 
     def letters_within(self, seconds: float, now_s: float) -> float:
         """Letters that can be counted on to come in the next `seconds`: the mean less some deviations.
@@ -165,86 +138,74 @@ class WriterPace:
         seen_s = max(seen_s, num_letters / constants.FASTEST_LETTERS_PER_S)
         interval_s = seen_s / num_words
         mean = seconds / interval_s
-        variance = mean * (self._variation(interval_s) * (1 + seconds / seen_s) + constants.WORD_VARIATION)
+        variation = 0.0  # of the intervals around this one: the square of their deviation over it
+        if self._num_intervals:
+            around = self._squares_s2 / interval_s**2 - 2 * self._intervals_s / interval_s + self._num_intervals
+            assumed = constants.UNEVEN_FOR_WORDS
+            variation = (assumed + max(around, 0.0)) / (assumed + self._num_intervals)
+        variance = mean * (variation * (1 + seconds / seen_s) + constants.WORD_VARIATION)
         return num_letters / num_words * max(mean - constants.DEVIATIONS * math.sqrt(variance), 0.0)
-
-    def _variation(self, interval_s: float) -> float:
-        """Variation of the intervals around this one, as the square of their deviation over it; none before there is
-        one."""
-        if not self._num_intervals:
-            return 0.0
-        around = self._squares_s2 / interval_s**2 - 2 * self._intervals_s / interval_s + self._num_intervals
-        return (constants.UNEVEN_FOR_WORDS + max(around, 0.0)) / (constants.UNEVEN_FOR_WORDS + self._num_intervals)
 
 
 class BlockTime:
     """How long a block takes from its reading to its samples: the longest and the soonest lately, forgotten by and by.
 
-    First blocks go before others, so theirs is another time; until there is one of a later block, it is both.
+    First blocks go before others, so theirs is another time; until there is one of a later block, it is both. The
+    longest and the soonest of first blocks are halved, or drift half the way, once a HALF_LIFE_S.
     """
 
     def __init__(self) -> None:
-        self._first = _Fading()
-        self._later = _Fading()
-        self._mean_later_s: float | None = None
+        # Seconds, and since when; None: no such block yet.
+        self._longest_first: tuple[float, float] | None = None
+        self._longest_later: tuple[float, float] | None = None
+        self._soonest_first = (0.0, 0.0)
+        self._mean_later_s = 0.0
         self._quickest_first_s = self._quickest_later_s = math.inf
-        self._soonest_first_s, self._soonest_since_s = 0.0, 0.0
 
     def took(self, seconds: float, now_s: float, *, is_first: bool) -> None:
         if is_first:
-            soonest_s = self.soonest_first_s(now_s) if self._first.is_known else math.inf
-            self._soonest_first_s, self._soonest_since_s = min(seconds, soonest_s), now_s
+            soonest_s = self.soonest_first_s(now_s) if self._longest_first else math.inf
+            self._soonest_first = min(seconds, soonest_s), now_s
             self._quickest_first_s = min(self._quickest_first_s, seconds)
+            self._longest_first = max(seconds, self.first_s(now_s)), now_s
         else:
             self._quickest_later_s = min(self._quickest_later_s, seconds)
-            before_s = seconds if self._mean_later_s is None else self._mean_later_s
+            before_s = self._mean_later_s if self._longest_later else seconds
             self._mean_later_s = before_s + constants.NEWS_SHARE * (seconds - before_s)
-        (self._first if is_first else self._later).rise(seconds, now_s)
+            self._longest_later = max(seconds, _faded(self._longest_later, now_s)), now_s
 
     def is_strained(self, now_s: float) -> bool:
         """Whether there is more to do than can be done in time: so much that new requests feel it."""
-        return self._first.is_known and self.first_s(now_s) > max(
-            constants.STRAINED_S, constants.STRAINED_TIMES * self._quickest_first_s
-        )
+        least_s = max(constants.STRAINED_S, constants.STRAINED_TIMES * self._quickest_first_s)
+        return self.first_s(now_s) > least_s
 
     def first_s(self, now_s: float) -> float:
-        return self._first.at(now_s)
+        return _faded(self._longest_first, now_s)
 
     def soonest_first_s(self, now_s: float) -> float:
         """So soon a listener may be heard, and have an underrun: the smallest, drifting to the largest as that is
         forgotten."""
-        kept = _kept(now_s - self._soonest_since_s)
-        return kept * self._soonest_first_s + (1 - kept) * self.first_s(now_s)
+        soonest_s, since_s = self._soonest_first
+        kept = _kept(now_s - since_s)
+        return kept * soonest_s + (1 - kept) * self.first_s(now_s)
 
     def later_s(self, now_s: float) -> float:
         """Time of a block after the first, at the longest lately; after a silence, at the quickest that there ever was.
 
         A silence makes no engine quick: where nothing is left of the longest, a slow one would begin too early.
         """
-        if not self._later.is_known:
-            return max(self._first.at(now_s), self._quickest_first_s) if self._first.is_known else 0.0
-        return max(self._later.at(now_s), self._quickest_later_s)
+        if self._longest_later:
+            return max(_faded(self._longest_later, now_s), self._quickest_later_s)
+        return max(self.first_s(now_s), self._quickest_first_s) if self._longest_first else 0.0
 
     def expected_later_s(self, now_s: float) -> float:
         """Its expected time."""
         longest_s = self.later_s(now_s)
-        return (
-            longest_s if self._mean_later_s is None else min(longest_s, constants.EXPECTED_TIMES * self._mean_later_s)
-        )
+        return min(longest_s, constants.EXPECTED_TIMES * self._mean_later_s) if self._longest_later else longest_s
 
 
-class _Fading:
-    """The largest of what it was told, each halved again and again since."""
-
-    def __init__(self) -> None:
-        self._value, self._since_s = 0.0, 0.0
-        self.is_known = False
-
-    def rise(self, value: float, now_s: float) -> None:
-        self._value, self._since_s, self.is_known = max(value, self.at(now_s)), now_s, True
-
-    def at(self, now_s: float) -> float:
-        return self._value * _kept(now_s - self._since_s)
+def _faded(longest: tuple[float, float] | None, now_s: float) -> float:
+    return longest[0] * _kept(now_s - longest[1]) if longest else 0.0
 
 
 def _kept(seconds: float) -> float:

@@ -4,61 +4,71 @@ It is looked at when something of it has changed, or when its alarm has come; th
 """
 
 import math
+from typing import NamedTuple
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.guard import Guard
 from voicegate.engine.core.pipeline import Pipeline
-from voicegate.engine.core.policy import StreamView, due_at_s, pressing_at_s, urgency, urgency_changes_at_s
+from voicegate.engine.core.policy import Limits, Ranked, StreamView, due_at_s, pressing_at_s, urgency
 from voicegate.engine.core.reprefills import Reprefills
-from voicegate.engine.core.roster import Needs, Roster, Waiting
 from voicegate.engine.core.utterance import Utterance
 
 
+class Waiting(NamedTuple):
+    """The next clause of an utterance may begin as soon as there is room for it."""
+
+    view: StreamView
+    utterance: Utterance
+    clause: Clause
+    is_pressing: bool  # it goes before all who are not
+
+
+class Needs(NamedTuple):
+    """Needs of one utterance, as of a look at it."""
+
+    work: Ranked | None = None  # that the lanes may do for it now
+    generating: Clause | None = None  # whose LLM pass can go on
+    news_tokens: int = 0  # with so many tokens of that pass something is new
+    waiting: Waiting | None = None  # for room
+    again: Clause | None = None  # a paused pass, to be read again now
+    is_stalled: bool = False  # its text has waited too long for more of it
+    wants_reading: bool = False
+    alarm_s: float = math.inf  # when some of this is different, if nothing happens before
+
+
 class Look:
-    def __init__(
-        self, config: EngineConfig, pipeline: Pipeline, readings: Reprefills, roster: Roster, guarding: Guard
-    ) -> None:
+    def __init__(self, config: EngineConfig, pipeline: Pipeline, reprefills: Reprefills) -> None:
         self._config = config
         self._pipeline = pipeline
-        self._reprefills = readings
-        self._roster = roster
-        self._guarding = guarding
+        self._reprefills = reprefills
         self._stall_s = config.stall_ms / 1000 or math.inf
         self._stall_lead_s = config.stall_lead_ms / 1000
 
-    def at_changed(self, now_s: float) -> None:
-        """The roster's knowledge is true for `now_s` then."""
-        for utterance in self._roster.changed(now_s):
-            with self._guarding(utterance):
-                passing = next((clause for clause in utterance.clauses if clause.llm_pass is not None), None)
-                if passing is not None:
-                    self._pipeline.catch_up(passing)
-                needs = self.at(utterance, now_s)
-                self._roster.note(utterance, needs)
-                if passing is not None:
-                    self._pipeline.tell_after(passing, max(needs.news_tokens - passing.num_tokens, 1))
-
-    def at(self, utterance: Utterance, now_s: float) -> Needs:
-        """Text that grows is taken on first, as far as a reading that is due needs it."""
+    def at(self, utterance: Utterance, now_s: float, limits: Limits, *, is_room_short: bool) -> Needs:
+        """Text that grows is taken on first, as far as a reading that is due needs it; and what the LLM has kept."""
+        passing = next((clause for clause in utterance.clauses if clause.llm_pass is not None), None)
+        if passing is not None:
+            self._pipeline.catch_up(passing)
         growing, reads_s = self._reprefills.next_reprefill(utterance, now_s)
         reads_now = reads_s <= now_s
         generating, roomless = self._next_clauses(utterance, growing if reads_now else None)
-        view, work_s = self._work(utterance, generating, now_s)
-        waiting, room_s = self._room(utterance, roomless, now_s)
+        work, work_s = self._work(utterance, generating, now_s, limits, is_room_short=is_room_short)
+        waiting, room_s = self._room(utterance, roomless, now_s, limits)
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
-        moments_s = (work_s, room_s, stalls_s, reads_s)
-        has_news = view is not None and generating is not None and generating.is_prefilled
+        has_news = work is not None and generating is not None and generating.is_prefilled
+        news_tokens = self._news_tokens(utterance, generating) if has_news and generating is not None else 0
+        if passing is not None and passing.llm_pass is not None:
+            # Nothing is new of it before its pass has so many more: the LLM may keep them until then.
+            self._pipeline.llm.tell_after(passing.llm_pass.sequence_id, max(news_tokens - len(passing.tokens), 1))
         return Needs(
-            work=None if view is None else (view, urgency(view, now_s, self._roster.limits)),
-            generating=generating,
-            news_tokens=self._news_tokens(utterance, generating) if has_news and generating is not None else 0,
-            waiting=waiting,
+            work,
+            generating,
+            news_tokens,
+            waiting,
             again=growing if growing is not None and growing.is_paused and reads_now else None,
             is_stalled=stalls_s <= now_s,
-            is_at_rest=utterance.is_at_rest,
             wants_reading=utterance.feed.wants_reading,
-            alarm_s=min([moment_s for moment_s in moments_s if moment_s > now_s], default=math.inf),
+            alarm_s=min([each_s for each_s in (work_s, room_s, stalls_s, reads_s) if each_s > now_s], default=math.inf),
         )
 
     def _next_clauses(self, utterance: Utterance, growing: Clause | None) -> tuple[Clause | None, Clause | None]:
@@ -85,20 +95,27 @@ class Look:
                 return clause if is_wanted and self._pipeline.can_generate(clause) else None, roomless
         return None, roomless
 
-    def _work(self, utterance: Utterance, generating: Clause | None, now_s: float) -> tuple[StreamView | None, float]:
+    def _work(
+        self, utterance: Utterance, generating: Clause | None, now_s: float, limits: Limits, *, is_room_short: bool
+    ) -> tuple[Ranked | None, float]:
         """Work of its front clause, and of the LLM, if that is due; and when it is, or is of another urgency."""
         front = utterance.clauses[0] if utterance.clauses else None
-        block_frames = 0 if front is None else self._pipeline.block_frames(front)
-        if front is None or not (generating is not None or block_frames or front.batch is not None):
+        flow = None if front is None or front.rendering is None else front.rendering.flow
+        is_ready = flow is not None and front is not None and front.batch is None and flow.is_ready
+        if front is None or not (generating is not None or is_ready or front.batch is not None):
             return None, math.inf
+        # A clause holds flow memory for as long as it is active: where others wait for room it is finished (ADR 0008).
+        # Also one whose listener asked for a short lead and then paused: for how long nobody knows.
+        has_own_lead = utterance.request.lead_ms is not None and utterance.listener.held_s is None
+        is_finished_first = is_room_short and not has_own_lead
         view = StreamView(  # without names, which would take as long again
-            utterance.listing.key,
+            utterance.key,
             utterance.waiting_since_s,
             utterance.deadline_s,
-            self._max_lead_within_clause_s(utterance),
+            math.inf if is_finished_first else self._max_lead_s(utterance),
             generating is not None,  # wants_llm
-            block_frames,
-            self._pipeline.num_blocks(front),
+            flow.next_num_frames if is_ready and flow is not None else 0,  # block_frames
+            0 if flow is None else flow.next_num_blocks,
             front.batch,
             front.begun_s,
             generating is not None and not generating.is_prefilled,  # needs_prefill
@@ -107,22 +124,25 @@ class Look:
         due_s = due_at_s(view)
         if due_s > now_s:
             return None, due_s
-        return view, urgency_changes_at_s(view, now_s, self._roster.limits)
+        rank, changes_s = urgency(view, now_s, limits)
+        return (rank, view), changes_s
 
     def _news_tokens(self, utterance: Utterance, generating: Clause) -> int:
         """With so many, the pass completes the block that its clause waits for, or is far enough ahead."""
         num_more = self._config.llm_ahead_tokens - sum([each.num_ahead_tokens for each in utterance.clauses])
-        if generating is utterance.clauses[0]:
-            num_missing = self._pipeline.num_missing_tokens(generating)
+        if generating is utterance.clauses[0] and generating.rendering is not None and generating.batch is None:
+            num_missing = generating.rendering.flow.num_missing_tokens
             num_more = min(num_more, num_missing) if num_missing else num_more
-        return generating.num_tokens + num_more
+        return len(generating.tokens) + num_more
 
-    def _room(self, utterance: Utterance, clause: Clause | None, now_s: float) -> tuple[Waiting | None, float]:
+    def _room(
+        self, utterance: Utterance, clause: Clause | None, now_s: float, limits: Limits
+    ) -> tuple[Waiting | None, float]:
         """For this clause, if it may have some, and whether that presses; and when the next of the two begins."""
         if clause is None:
             return None, math.inf
         view = StreamView(
-            key=utterance.listing.key,
+            key=utterance.key,
             waiting_since_s=utterance.waiting_since_s,
             deadline_s=utterance.deadline_s,
             max_lead_s=self._max_lead_s(utterance),
@@ -131,17 +151,8 @@ class Look:
         waits_s = due_at_s(view)
         if waits_s > now_s:
             return None, waits_s
-        presses_s = pressing_at_s(view, self._roster.limits)
+        presses_s = pressing_at_s(view, limits)
         return Waiting(view, utterance, clause, is_pressing=presses_s <= now_s), presses_s
-
-    def _max_lead_within_clause_s(self, utterance: Utterance) -> float:
-        """A clause holds flow memory for as long as it is active: where others wait for room it is finished (ADR 0008).
-
-        Also one whose listener asked for a short lead and then paused: for how long nobody knows.
-        """
-        has_own_lead = utterance.request.lead_ms is not None and utterance.listener.held_s is None
-        is_finished_first = self._roster.is_room_short and not has_own_lead
-        return math.inf if is_finished_first else self._max_lead_s(utterance)
 
     def _max_lead_s(self, utterance: Utterance) -> float:
         asked_ms = utterance.request.lead_ms

@@ -14,7 +14,7 @@ from voicegate.engine.core.policy import Intake
 from voicegate.engine.core.reservations import Reservations
 from voicegate.engine.core.stages import ReadyVoice, Stages
 from voicegate.engine.core.tally import Tally
-from voicegate.engine.core.token2wav import Token2wav
+from voicegate.engine.core.token2wav import MAX_LAUNCHES_IN_FLIGHT, Token2wav
 from voicegate.engine.device.watcher import NO_WAKER, Waker
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.silent_filter import SilentTokenFilter
@@ -22,19 +22,23 @@ from voicegate.engine.vocoder.stretch import MelStretch
 
 
 class Pipeline:
-    def __init__(self, config: EngineConfig, stages: Stages, *, waker: Waker = NO_WAKER) -> None:
-        """`waker` is told of everything that is there to be fetched later than it was launched."""
+    def __init__(self, config: EngineConfig, stages: Stages, changed: set[int], *, waker: Waker = NO_WAKER) -> None:
+        """`changed` gets the keys of clauses' utterances that are to be looked at again.
+
+        `waker` is told of everything that is there to be fetched later than it was launched.
+        """
         self._config = config
         self._stages = stages
-        self._llm = stages.llm
-        self._llm.set_waker(waker)
-        self._generating: dict[int, Clause] = {}  # by sequence id
-        self._active: set[Clause] = set()
+        self.llm = stages.llm
+        self.llm.set_waker(waker)
+        self._changed = changed
+        self.generating: dict[int, Clause] = {}  # by sequence id
+        self.active: set[Clause] = set()
         self._reservations = Reservations(config, stages.flow)
         self.num_releases = 0
         self._num_llm_steps = 0
         self.tally = Tally()
-        self.token2wav = Token2wav(stages, self._reservations, self.tally, waker)
+        self.token2wav = Token2wav(stages, self._reservations, self.tally, changed, waker)
 
     # --- a clause's life --------------------------------------------------------------------------------------
 
@@ -72,7 +76,7 @@ class Pipeline:
                 )
             )
             clause.llm_pass, clause.state = llm_pass, ClauseState.GENERATING
-            self._generating[llm_pass.sequence_id] = clause
+            self.generating[llm_pass.sequence_id] = clause
             if is_growing:  # it is read again from its beginning
                 stages.llm.read(llm_pass.sequence_id, text_ids, until=until)
                 return
@@ -90,15 +94,15 @@ class Pipeline:
         text_ids, clause.text_ids = tuple(clause.text_ids), []
         clause.given_ids += text_ids
         if text_ids:
-            self._llm.push_text(clause.llm_pass.sequence_id, text_ids)
+            self.llm.push_text(clause.llm_pass.sequence_id, text_ids)
         if clause.is_text_complete:
-            self._llm.end_text(clause.llm_pass.sequence_id)
+            self.llm.end_text(clause.llm_pass.sequence_id)
 
     def read_again(self, clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
         """Go on with a paused pass, with all text that the clause has by now; `until` as in `start`."""
         assert clause.llm_pass is not None
         _, text_ids = voice.llm_prompt.before(clause.text_ids, is_streaming=False)
-        self._llm.read(clause.llm_pass.sequence_id, text_ids, until=until)
+        self.llm.read(clause.llm_pass.sequence_id, text_ids, until=until)
         clause.is_paused = clause.is_prefilled = False
         self._reservations.note_text(clause)
 
@@ -121,7 +125,7 @@ class Pipeline:
         num_blocks = self._reservations.expected_blocks(clause)
         clause.rendering = Rendering(flow, MelStretch(speed), vocoder, num_blocks, num_blocks)
         clause.num_rendered_tokens = 0
-        self._active.add(clause)
+        self.active.add(clause)
         self._reservations.reserve(clause.rendering)
 
     def set_aside(self, clause: Clause) -> None:
@@ -129,7 +133,7 @@ class Pipeline:
         rendering, clause.rendering = clause.rendering, None
         if rendering is None:
             return
-        self._active.remove(clause)
+        self.active.remove(clause)
         self._reservations.give_back(rendering)
         self.num_releases += 1
         self.token2wav.leave(clause)
@@ -144,7 +148,7 @@ class Pipeline:
             if clause.llm_pass is not None:
                 if clause.rendering is None:  # a slot is room, too
                     self.num_releases += 1
-                stack.callback(self._llm.abort, self._end_pass(clause, clause.llm_pass))
+                stack.callback(self.llm.abort, self._end_pass(clause, clause.llm_pass))
 
     def start_over(self, clause: Clause) -> None:
         """Nothing came of its text: it waits for a pass as it did before."""
@@ -156,127 +160,79 @@ class Pipeline:
 
     def _end_pass(self, clause: Clause, llm_pass: LlmPass) -> int:
         clause.llm_pass = None
-        del self._generating[llm_pass.sequence_id]
+        del self.generating[llm_pass.sequence_id]
         return llm_pass.sequence_id
 
     # --- questions --------------------------------------------------------------------------------------------
 
     @property
-    def counters(self) -> Mapping[str, float]:
-        """Counts of what the models did so far, by name."""
-        return {**self.tally.counters, **self._llm.counters}
-
-    @property
     def gauges(self) -> Mapping[str, float]:
         """How much of the models is taken. From any thread."""
         return {
-            "active_clauses": len(self._active),
+            "active_clauses": len(self.active),
             "max_active_clauses": self._config.max_active_clauses,
-            "free_llm_slots": self._llm.num_free_slots,
+            "free_llm_slots": self.llm.num_free_slots,
             **self._reservations.gauges,
         }
-
-    @property
-    def num_active(self) -> int:
-        """Clauses that hold memory of the flow."""
-        return len(self._active)
 
     def can_start(self, clause: Clause) -> bool:
         """Whether the models have room to start it, or to render it again; flow blocks, so many as it will likely fill.
 
         Whoever is alone may try: nobody else's end would make more room.
         """
-        if len(self._active) >= self._config.max_active_clauses:
+        if len(self.active) >= self._config.max_active_clauses:
             return False
-        if clause.state is ClauseState.WAITING and not self._llm.num_free_slots:
+        if clause.state is ClauseState.WAITING and not self.llm.num_free_slots:
             return False
-        return not self._active or self._reservations.has_room(clause)
+        return not self.active or self._reservations.has_room(clause)
 
     def can_generate(self, clause: Clause) -> bool:
         llm_pass = clause.llm_pass
-        return llm_pass is not None and self._llm.is_runnable(llm_pass.sequence_id)
-
-    def block_frames(self, clause: Clause) -> int:
-        """Frames of the flow block that is complete and in no batch; 0 if none is."""
-        rendering = clause.rendering
-        if rendering is None or clause.batch is not None or not rendering.flow.is_ready:
-            return 0
-        return rendering.flow.next_num_frames
-
-    def num_missing_tokens(self, clause: Clause) -> int:
-        """To come before its next block is complete; 0 where none is waited for."""
-        return clause.rendering.flow.num_missing_tokens if clause.rendering is not None and clause.batch is None else 0
-
-    def num_blocks(self, clause: Clause) -> int:
-        """Blocks of the flow's memory that this one takes."""
-        return clause.rendering.flow.next_num_blocks if clause.rendering is not None else 0
-
-    def num_held_blocks(self, clause: Clause) -> int:
-        """Blocks of the flow's memory that would be free without it."""
-        return clause.rendering.flow.num_own_blocks if clause.rendering is not None else 0
+        return llm_pass is not None and self.llm.is_runnable(llm_pass.sequence_id)
 
     @property
     def intake(self) -> Intake:
         """Work that the lanes take now."""
+        num_solving = self.token2wav.num_solving
         return Intake(
-            takes_llm_step=self._llm.takes_step,
+            takes_llm_step=self.llm.takes_step,
             num_llm_steps=self._num_llm_steps,
-            is_llm_busy=self._llm.is_busy,
-            takes_flow_step=self.token2wav.takes_step,
-            is_flow_busy=self.token2wav.num_solving > 0,
+            is_llm_busy=self.llm.is_busy,
+            takes_flow_step=num_solving < MAX_LAUNCHES_IN_FLIGHT,
+            is_flow_busy=num_solving > 0,
+            is_token2wav_idle=not self.token2wav.is_busy,
             num_new_batches=self._stages.flow.num_free_batches,
             num_blocks=self._stages.flow.num_free_blocks,
             has_first_blocks_under_way=self.token2wav.has_first_blocks_under_way,
         )
 
-    @property
-    def num_fetched(self) -> int:
-        """Grows with whatever was fetched of LLM, flow and vocoder."""
-        return self._llm.num_fetched + self.tally.num_rendered
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is under way that has not been fetched."""
-        return self.token2wav.is_busy or self._llm.is_busy
-
     def wait(self) -> None:
         """Until everything launched is done, and an LLM that schedules itself has made something."""
-        self._llm.wait()
+        self.llm.wait()
         self.token2wav.wait()
 
     # --- the LLM ----------------------------------------------------------------------------------------------
 
-    def launch_llm(self, clauses: Sequence[Clause]) -> list[Clause]:
-        """One decode step (or prefill) of these; `fetch_tokens` has what comes of it. Returns who cannot go on now."""
+    def launch_llm(self, clauses: Sequence[Clause]) -> None:
+        """One decode step (or prefill) of these; `take_tokens` is given what the LLM makes of it.
+
+        Nothing reports that no further step can be launched behind those in flight: that would have all be looked at
+        twice a step. It shows here.
+        """
         passes = {clause.llm_pass.sequence_id: clause for clause in clauses if clause.llm_pass is not None}
-        left = [passes[sequence_id] for sequence_id in self._llm.launch(list(passes))]
+        left = self.llm.launch(list(passes))  # who cannot go on now
         if num_rows := len(passes) - len(left):
             self.tally.note_batch("llm", num_rows)
             self._num_llm_steps += 1
-        for clause in passes.values():
-            if not clause.is_prefilled and clause not in left:
-                clause.is_prefilled = True
-                clause.report()
-        return left
-
-    def tell_after(self, clause: Clause, num_tokens: int) -> None:
-        """Nothing is new of it before its pass has so many more: the LLM may keep them until then."""
-        if clause.llm_pass is not None:
-            self._llm.tell_after(clause.llm_pass.sequence_id, num_tokens)
+        for sequence_id, clause in passes.items():
+            if sequence_id in left or not clause.is_prefilled:
+                clause.is_prefilled = clause.is_prefilled or sequence_id not in left
+                self._changed.add(clause.key)
 
     def catch_up(self, clause: Clause) -> None:
         """Take what the LLM has kept of it. Raises as `take_tokens`."""
-        if clause.llm_pass is not None and (tokens := self._llm.take_held(clause.llm_pass.sequence_id)):
+        if clause.llm_pass is not None and (tokens := self.llm.take_held(clause.llm_pass.sequence_id)):
             self.take_tokens(clause, SequenceOutput(clause.llm_pass.sequence_id, tokens))
-
-    def fetch_tokens(self) -> list[tuple[Clause, SequenceOutput]]:
-        """All that the LLM has made, in order; `take_tokens` hands it on."""
-        # Outputs of a sequence that was released are dropped.
-        return [
-            (self._generating[each.sequence_id], each)
-            for each in self._llm.poll()
-            if each.sequence_id in self._generating
-        ]
 
     def take_tokens(self, clause: Clause, output: SequenceOutput) -> None:
         """Hand what the LLM made of the clause to its flow. Raises what the flow refuses: StreamTooLong, say."""
@@ -288,8 +244,6 @@ class Pipeline:
         flow = clause.rendering.flow if clause.rendering is not None else None
         if flow is not None:
             flow.append(tokens)
-        if output.is_paused or output.is_final:
-            clause.report()
         if output.is_paused:
             clause.is_paused = True
         if output.is_final:

@@ -16,10 +16,9 @@ flow: a new request would wait for it. No torch, no clock; all numbers are in `c
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from voicegate.engine.core import constants
 from voicegate.engine.flow.chunking import BatchSize
@@ -47,6 +46,10 @@ class StreamView(NamedTuple):
     begun_s: float | None = 0.0  # its clause was started; None: it waits for room
     needs_prefill: bool = False  # its next LLM step reads the whole prompt
     awaits_samples: bool = False  # of a block, of which all is launched
+
+
+# A rank ends with its key, so two of these are never compared by their views.
+Ranked = tuple[Rank, StreamView]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,148 +92,19 @@ def pressing_at_s(view: StreamView, limits: Limits) -> float:
     return view.deadline_s - (limits.room_guard_s if view.begun_s is None else limits.guard_s)
 
 
-def urgency(view: StreamView, now_s: float, limits: Limits) -> Rank:
-    """Sort key, most urgent first."""
-    if view.begun_s is not None and now_s < _buffered_until_s(view, limits):
-        return (BUFFERED, view.begun_s, view.key)
+def urgency(view: StreamView, now_s: float, limits: Limits) -> tuple[Rank, float]:
+    """Sort key, most urgent first; and when it is of another class, if nothing happens to it (infinite: never)."""
+    presses_s = pressing_at_s(view, limits)
     turn_s = view.waiting_since_s if view.deadline_s is None else view.deadline_s
-    if pressing_at_s(view, limits) <= now_s:
-        return (PRESSING, turn_s, view.key)
-    return (NEW_REQUEST if view.deadline_s is None else LISTENER, turn_s, view.key)
-
-
-def urgency_changes_at_s(view: StreamView, now_s: float, limits: Limits) -> float:
-    """When it is of another class than now, if nothing happens to it; infinite: never."""
-    buffered_until_s, presses_s = _buffered_until_s(view, limits), pressing_at_s(view, limits)
-    return min(buffered_until_s if buffered_until_s > now_s else math.inf, presses_s if presses_s > now_s else math.inf)
-
-
-def _buffered_until_s(view: StreamView, limits: Limits) -> float:
-    return -math.inf if view.deadline_s is None else view.deadline_s - max(constants.COMFORT_S, limits.guard_s)
-
-
-# --- whose work is due ----------------------------------------------------------------------------------------
-
-_RANK: Final = itemgetter(0)
-
-
-class Side:
-    """A batch of the flow is begun for unheard utterances or for heard ones; a small one may take others along.
-
-    Each side has one running at a time, so no batch is left half solved for its equal.
-    """
-
-    def __init__(self) -> None:
-        self.ready: dict[int, tuple[Rank, StreamView]] = {}  # with a block that is in no batch
-        self.num_ready_frames = 0
-        self._running: dict[int, tuple[Rank, int]] = {}  # with a block in a batch, and which
-        self._num_pressed = 0
-
-    @property
-    def is_buffered(self) -> bool:
-        """All have plenty left, those who lack tokens of their next block among them."""
-        return not self._num_pressed
-
-    @property
-    def running(self) -> int | None:
-        return next((batch for _, batch in self._running.values()), None)
-
-    @property
-    def first(self) -> Rank | None:
-        """The most urgent member, running or ready."""
-        ranked = (*self._running.values(), *self.ready.values())
-        return min(ranked, key=_RANK)[0] if ranked else None
-
-    def put(self, view: StreamView, rank: Rank) -> None:
-        self._num_pressed += rank[0] != BUFFERED
-        if view.batch is not None:
-            self._running[view.key] = rank, view.batch
-        elif view.block_frames:
-            self.ready[view.key] = rank, view
-            self.num_ready_frames += view.block_frames
-
-    def drop(self, view: StreamView, rank: Rank) -> None:
-        self._num_pressed -= rank[0] != BUFFERED
-        self._running.pop(view.key, None)
-        if self.ready.pop(view.key, None) is not None:
-            self.num_ready_frames -= view.block_frames
-
-
-class Due:
-    """Whose work may be done now, in order and by what it is: kept as it changes, one utterance at a time.
-
-    Hundreds may be due, and few of them change between two decisions.
-    """
-
-    def __init__(self) -> None:
-        self.unheard, self.heard = Side(), Side()
-        self.decodes: dict[int, Rank] = {}  # of whose LLM pass a step may be launched
-        self.prompts: dict[int, Rank] = {}  # the same, where it reads the whole prompt
-        self.lacking: dict[int, Rank] = {}  # who have no block, but may have the tokens of one
-        self._num_urgent_lacking = 0
-        self._num_unheard_lacking = 0
-        self._all: dict[int, tuple[Rank, StreamView]] = {}
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __iter__(self) -> Iterator[StreamView]:
-        return (view for _, view in self._all.values())
-
-    def __contains__(self, key: int) -> bool:
-        return key in self._all
-
-    @property
-    def is_token_urgent(self) -> bool:
-        """Whether somebody lacks tokens of the next block who is unheard, or about to have an underrun."""
-        return self._num_urgent_lacking > 0
-
-    @property
-    def lacks_first_tokens(self) -> bool:
-        """Whether somebody unheard lacks tokens of the first block."""
-        return self._num_unheard_lacking > 0
-
-    @property
-    def has_blocks(self) -> bool:
-        return bool(self.unheard.ready or self.heard.ready)
-
-    def has_blocks_of(self, num_blocks: int) -> bool:
-        """Whether one of them fits into so much of the flow's memory."""
-        sides = (self.unheard, self.heard)
-        return any(view.num_blocks <= num_blocks for side in sides for _, view in side.ready.values())
-
-    def put(self, view: StreamView, rank: Rank) -> None:
-        """In place of what it was; there is work of it, and that is due."""
-        self.drop(view.key)
-        self._all[view.key] = rank, view
-        self._side(view).put(view, rank)
-        if view.wants_llm:
-            (self.prompts if view.needs_prefill else self.decodes)[view.key] = rank
-        # A listener about to be heard for the first time lacks nothing yet.
-        is_first_on_its_way = view.awaits_samples and view.deadline_s is None
-        if view.batch is None and not view.block_frames and not is_first_on_its_way:
-            self.lacking[view.key] = rank
-            self._count_lacking(view, rank, 1)
-
-    def drop(self, key: int) -> None:
-        ranked = self._all.pop(key, None)
-        if ranked is None:
-            return
-        rank, view = ranked
-        self._side(view).drop(view, rank)
-        self.decodes.pop(key, None)
-        self.prompts.pop(key, None)
-        if self.lacking.pop(key, None) is not None:
-            self._count_lacking(view, rank, -1)
-
-    def _count_lacking(self, view: StreamView, rank: Rank, change: int) -> None:
-        if rank[0] < LISTENER:
-            self._num_urgent_lacking += change
-        if view.deadline_s is None:
-            self._num_unheard_lacking += change
-
-    def _side(self, view: StreamView) -> Side:
-        return self.unheard if view.deadline_s is None else self.heard
+    buffered_until_s = -math.inf if view.deadline_s is None else turn_s - max(constants.COMFORT_S, limits.guard_s)
+    changes_s = presses_s if presses_s > now_s else math.inf
+    if now_s < buffered_until_s:
+        changes_s = min(changes_s, buffered_until_s)
+        if view.begun_s is not None:
+            return (BUFFERED, view.begun_s, view.key), changes_s
+    if presses_s <= now_s:
+        return (PRESSING, turn_s, view.key), changes_s
+    return (NEW_REQUEST if view.deadline_s is None else LISTENER, turn_s, view.key), changes_s
 
 
 # --- which work is next ---------------------------------------------------------------------------------------
@@ -245,155 +119,177 @@ class Intake:
     is_llm_busy: bool = False  # one is under way
     takes_flow_step: bool = True
     is_flow_busy: bool = False  # a launch of Euler steps is under way
+    is_token2wav_idle: bool = False  # nothing of flow and vocoder is under way: nothing there will make room
     num_new_batches: int = 2  # flow batches that may be begun beside the running ones
     num_blocks: int = 1_000_000  # free, of the flow's memory
     has_first_blocks_under_way: bool = False  # launched to their end: nothing of them is to be decided any more
 
 
 @dataclass(frozen=True, slots=True)
-class LlmStep:
-    """One decode (or prefill) step for these utterances."""
-
-    keys: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BeginBlocks:
-    """Start solving the ready blocks of these utterances together, and take the first Euler step."""
-
-    keys: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AdvanceBatch:
-    """One more Euler step of a running batch."""
-
-    batch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision to launch. `wake_at_s`: where nothing is due, when something will be; None if only an event can
-    help."""
+    """Launches, by the keys of utterances. `wake_at_s`: where nothing is due, when something will be; None if only an
+    event can help."""
 
-    llm: LlmStep | None = None
-    flow: BeginBlocks | AdvanceBatch | None = None
+    llm: tuple[int, ...] = ()  # one step of these, which reads a prompt or draws a token
+    begins: tuple[int, ...] = ()  # a batch of their ready blocks is begun, and gets its first Euler steps
+    advances: int | None = None  # this running batch gets its next ones
     holds_flow: bool = False  # it has work, and leaves the device to a new request's first tokens
     has_prompt_step: bool = False  # one of a voice that is taken up was launched, too: arrivals.py
     lacks_room: bool = False  # there are blocks, and nothing is under way that would make room for them
     wake_at_s: float | None = None
 
     @property
+    def has_flow_step(self) -> bool:
+        return bool(self.begins) or self.advances is not None
+
+    @property
     def is_idle(self) -> bool:
-        return self.llm is None and self.flow is None and not self.has_prompt_step
+        return not (self.llm or self.begins or self.advances is not None or self.has_prompt_step)
+
+
+class _Side:
+    """A batch of the flow is begun for new requests or for listeners; a small one may take others along.
+
+    Each side has one running at a time, so no batch is left half solved for its equal.
+    """
+
+    def __init__(self) -> None:
+        self.ready: list[Ranked] = []  # with a block that is in no batch
+        self.running: int | None = None  # the batch that solves a block of some
+        self.first: Rank | None = None  # of those, the most urgent
+        self.is_buffered = True  # all have plenty left, those who lack tokens of their next block among them
+
+
+class _Work:
+    """Work of all utterances that are due, by kind. Sorted out anew for each decision."""
+
+    def __init__(self, due: Iterable[Ranked]) -> None:
+        self.unheard, self.heard = _Side(), _Side()
+        self.decodes: list[Ranked] = []  # whose LLM pass may go on
+        self.prompts: list[Ranked] = []  # likewise, by reading the whole prompt
+        self.lacking: list[Ranked] = []  # who have no block, but may have the tokens of one
+        self.lacks_first_tokens = False  # some of those are unheard
+        self.is_token_urgent = False  # or about to have an underrun
+        for ranked in due:
+            rank, view = ranked
+            side = self.unheard if view.deadline_s is None else self.heard
+            if rank[0] != BUFFERED:
+                side.is_buffered = False
+            if view.wants_llm:
+                (self.prompts if view.needs_prefill else self.decodes).append(ranked)
+            if view.batch is not None:
+                side.running = view.batch if side.running is None else side.running
+            elif view.block_frames:
+                side.ready.append(ranked)
+            else:
+                # A listener about to be heard for the first time lacks nothing yet.
+                if not (view.awaits_samples and view.deadline_s is None):
+                    self.lacking.append(ranked)
+                    self.lacks_first_tokens = self.lacks_first_tokens or view.deadline_s is None
+                    self.is_token_urgent = self.is_token_urgent or rank[0] < LISTENER
+                continue
+            if side.first is None or rank < side.first:
+                side.first = rank
 
 
 _ALL = Intake()
 
 
-def decide(due: Due, limits: Limits, intake: Intake = _ALL) -> Decision:
+def decide(due: Mapping[int, Ranked], limits: Limits, intake: Intake = _ALL) -> Decision:
     """The work to launch now. Equal inputs give equal decisions."""
-    firsts = [(first, side) for side in (due.unheard, due.heard) if (first := side.first) is not None]
-    firsts.sort(key=_first)
+    work = _Work(due.values())
+    sides = [side for side in (work.unheard, work.heard) if side.first is not None]
+    sides.sort(key=_first)
     shares_device = limits.is_concurrent and limits.shares_device
-    holds_flow = shares_device and due.lacks_first_tokens and bool(firsts) and firsts[0][0][0] >= LISTENER
-    takes_flow_step = intake.takes_flow_step and not holds_flow
-    is_busy = len(due) >= constants.BUSY_SHARE * limits.flow_batch.num_rows
-    sides = [side for _, side in firsts]
-    turns = [side for side in sides if side is not due.heard] if intake.is_flow_busy and not is_busy else sides
-    flow = _flow_work(turns, sides, limits, intake, is_busy=is_busy) if takes_flow_step else None
-    is_flow_busy = flow is not None or intake.is_flow_busy or intake.has_first_blocks_under_way
-    is_beside_flow = is_flow_busy and shares_device
-    is_ahead = intake.is_llm_busy and len(due.decodes) + len(due.prompts) >= constants.ENOUGH_ROWS
-    yields = is_beside_flow and _has_right_of_way(due, limits, intake)
-    takes_llm_step = intake.takes_llm_step and not (is_beside_flow and is_ahead)
-    llm = _llm_work(due, limits, intake, yields=yields) if takes_llm_step else None
-    if limits.is_concurrent or llm is None or flow is None:
-        return Decision(llm, flow, holds_flow)
-    # One processor: the most urgent utterance's next work, and a block before further tokens of it.
-    lacking = min(due.lacking.values(), default=None)
-    return Decision(llm=llm) if lacking is not None and lacking < firsts[0][0] else Decision(flow=flow)
+    holds_flow = shares_device and work.lacks_first_tokens and bool(sides) and _first(sides[0])[0] >= LISTENER
+    begins, advances = ((), None) if holds_flow else _flow_step(work, sides, limits, intake, num_due=len(due))
+    has_flow_step = bool(begins) or advances is not None
+    is_beside_flow = shares_device and (has_flow_step or intake.is_flow_busy or intake.has_first_blocks_under_way)
+    llm = _llm_step(work, limits, intake, is_beside_flow=is_beside_flow)
+    if llm and has_flow_step and not limits.is_concurrent:
+        # One processor: the most urgent utterance's next work, and a block before further tokens of it.
+        lacking = min(work.lacking, default=None)
+        if lacking is not None and lacking[0] < _first(sides[0]):
+            begins, advances = (), None
+        else:
+            llm = ()
+    decision = Decision(llm, begins, advances, holds_flow)
+    # An LLM's work takes room, and makes none: while it goes on no listener would be heard.
+    ready = (*work.unheard.ready, *work.heard.ready) if intake.is_token2wav_idle and not holds_flow else ()
+    if ready and (decision.is_idle or all(view.num_blocks > intake.num_blocks for _, view in ready)):
+        return Decision(lacks_room=True)
+    return decision
 
 
-def _first(ranked: tuple[Rank, object]) -> Rank:
-    return ranked[0]
+def _first(side: _Side) -> Rank:
+    assert side.first is not None
+    return side.first
 
 
-def _llm_work(due: Due, limits: Limits, intake: Intake, *, yields: bool) -> LlmStep | None:
-    """`yields`: only if somebody lacks tokens of the next block who is unheard or about to have an underrun; all come
-    along, but for buffered ones in most steps of many rows."""
-    if yields and not due.is_token_urgent:
-        return None
-    prompts = heapq.nsmallest(constants.MAX_PREFILLS, due.prompts, key=due.prompts.__getitem__)
-    keys = (*_decodes(due, limits, intake, has_prompts=bool(prompts)), *prompts)
-    return LlmStep(keys) if keys else None
+def _llm_step(work: _Work, limits: Limits, intake: Intake, *, is_beside_flow: bool) -> tuple[int, ...]:
+    """All whose pass can go on; but while a new request waits for tokens most steps leave out who has plenty left."""
+    is_ahead = intake.is_llm_busy and len(work.decodes) + len(work.prompts) >= constants.ENOUGH_ROWS
+    if not intake.takes_llm_step or (is_beside_flow and is_ahead):
+        return ()
+    if is_beside_flow and not work.is_token_urgent and _flow_goes_first(work, limits, intake):
+        return ()
+    prompts = heapq.nsmallest(constants.MAX_PREFILLS, work.prompts)
+    decodes = work.decodes
+    # A prompt makes a step of many lines in any case.
+    takes_buffered = len(decodes) <= constants.ENOUGH_ROWS or not intake.num_llm_steps % constants.BUFFERED_STEP_EVERY
+    if limits.is_concurrent and work.lacks_first_tokens and not prompts and not takes_buffered:
+        decodes = [ranked for ranked in decodes if ranked[0][0] < BUFFERED] or decodes
+    return tuple([view.key for _, view in (*decodes, *prompts)])
 
 
-def _decodes(due: Due, limits: Limits, intake: Intake, *, has_prompts: bool) -> Iterable[int]:
-    """Whose next token is drawn. A prompt makes a step of many lines in any case."""
-    leaves_buffered = limits.is_concurrent and due.lacks_first_tokens and not has_prompts
-    takes_buffered = (
-        len(due.decodes) <= constants.ENOUGH_ROWS or not intake.num_llm_steps % constants.BUFFERED_STEP_EVERY
-    )
-    if not leaves_buffered or takes_buffered:
-        return due.decodes
-    return [key for key, rank in due.decodes.items() if rank[0] < BUFFERED] or due.decodes
+def _flow_goes_first(work: _Work, limits: Limits, intake: Intake) -> bool:
+    """Whether tokens that nobody waits for would only slow it down: it is at first blocks, or has enough in waiting."""
+    num_frames = sum([view.block_frames for _, view in work.heard.ready])
+    is_enough = num_frames >= constants.ENOUGH_BATCHES * limits.flow_batch.num_frames
+    is_at_first_blocks = work.unheard.running is not None or intake.has_first_blocks_under_way
+    return is_enough or is_at_first_blocks or bool(work.unheard.ready)
 
 
-def _has_right_of_way(due: Due, limits: Limits, intake: Intake) -> bool:
-    """Whether tokens that nobody waits for would only slow the flow down: it is at first blocks, or has enough
-    in waiting."""
-    is_enough = due.heard.num_ready_frames >= constants.ENOUGH_BATCHES * limits.flow_batch.num_frames
-    is_at_first_blocks = due.unheard.running is not None or intake.has_first_blocks_under_way
-    return is_enough or is_at_first_blocks or bool(due.unheard.ready)
+def _flow_step(
+    work: _Work, sides: list[_Side], limits: Limits, intake: Intake, *, num_due: int
+) -> tuple[tuple[int, ...], int | None]:
+    """For the more urgent of `sides` that has some: blocks to begin, or the batch to advance."""
+    if not intake.takes_flow_step:
+        return (), None
+    is_busy = num_due >= constants.BUSY_SHARE * limits.flow_batch.num_rows
+    for side in sides:
+        if side is work.heard and intake.is_flow_busy and not is_busy:
+            continue
+        if side.running is not None:
+            return (), side.running
+        size = limits.buffered_flow_batch if side.is_buffered and limits.buffered_flow_batch else limits.flow_batch
+        taken = _packed(side.ready, size, intake.num_blocks) if intake.num_new_batches else []
+        if not taken:
+            continue
+        other = work.heard if side is work.unheard else work.unheard
+        if limits.is_concurrent and other.running is None:
+            # Two batches in turn take longer than both in one. Where few have work a block that nobody needs soon would
+            # cost a new request milliseconds.
+            willing = other.ready if is_busy else [ranked for ranked in other.ready if ranked[0][0] < BUFFERED]
+            num_frames = limits.flow_batch.num_frames - sum([view.block_frames for view in taken])
+            room = BatchSize(max(limits.flow_batch.num_rows - len(taken), 0), max(num_frames, 0))
+            taken += _packed(willing, room, intake.num_blocks - sum([view.num_blocks for view in taken]))
+        return tuple([view.key for view in taken]), None
+    return (), None
 
 
-def _flow_work(
-    turns: list[Side], sides: list[Side], limits: Limits, intake: Intake, *, is_busy: bool
-) -> BeginBlocks | AdvanceBatch | None:
-    """Work of the more urgent side of `turns` that has some; all `sides` are asked for blocks to take along."""
-    for side in turns:
-        if (running := side.running) is not None:
-            return AdvanceBatch(running)
-        if intake.num_new_batches:
-            size = limits.buffered_flow_batch if side.is_buffered and limits.buffered_flow_batch else limits.flow_batch
-            keys = _packed(side.ready, size, intake.num_blocks)
-            if keys:
-                others = [each for each in sides if each is not side and each.running is None]
-                willing = [each.ready if is_busy else _without_buffered(each.ready) for each in others]
-                along = _taken_along(keys, side, willing, limits.flow_batch, intake) if limits.is_concurrent else ()
-                return BeginBlocks((*keys, *along))
-    return None
-
-
-def _taken_along(
-    keys: Sequence[int], side: Side, willing: list[dict[int, tuple[Rank, StreamView]]], size: BatchSize, intake: Intake
-) -> tuple[int, ...]:
-    """Ready blocks of the other side that go along with these: two batches in turn take longer than both in one."""
-    views = [side.ready[key][1] for key in keys]
-    num_frames = size.num_frames - sum([view.block_frames for view in views])
-    room = BatchSize(max(size.num_rows - len(keys), 0), max(num_frames, 0))
-    num_free_blocks = intake.num_blocks - sum([view.num_blocks for view in views])
-    return tuple(key for ready in willing for key in _packed(ready, room, num_free_blocks))
-
-
-def _without_buffered(ready: dict[int, tuple[Rank, StreamView]]) -> dict[int, tuple[Rank, StreamView]]:
-    """Those that somebody needs soon: others would cost a new request milliseconds."""
-    return {key: ranked for key, ranked in ready.items() if ranked[0][0] < BUFFERED}
-
-
-def _packed(ready: dict[int, tuple[Rank, StreamView]], size: BatchSize, num_free_blocks: int) -> tuple[int, ...]:
+def _packed(ready: Iterable[Ranked], size: BatchSize, num_free_blocks: int) -> list[StreamView]:
     """The most urgent blocks that fit; what a larger one does not fill, smaller ones behind it may."""
-    keys: list[int] = []
+    views: list[StreamView] = []
     num_frames = size.num_frames
-    for _, view in sorted(ready.values(), key=_first):
-        if len(keys) == size.num_rows or not num_frames:
+    for _, view in sorted(ready):
+        if len(views) == size.num_rows or not num_frames:
             break
         if view.block_frames <= num_frames and view.num_blocks <= num_free_blocks:
-            keys.append(view.key)
+            views.append(view)
             num_frames -= view.block_frames
             num_free_blocks -= view.num_blocks
-    return tuple(keys)
+    return views
 
 
 def euler_steps_at_once(num_frames: int, *, is_first: bool) -> int:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Outlet, Sink
 from voicegate.engine.audio.packets import pre_skip_48k
-from voicegate.engine.core.clause import Listing
 from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.core.prompting import instruct_prompt
 from voicegate.engine.core.stages import ReadyVoice, Stages
@@ -44,11 +43,11 @@ class Reception:
         self._sink = sink
         self._clock = clock
 
-    def open(self, listing: Listing, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
+    def open(self, key: int, request: UtteranceRequest, voice: ReadyVoice, *, seed: int) -> Utterance:
         """Opens an utterance. Requests that the engine's interface promises to refuse were refused before."""
         languages = self._model.languages
         feed = ClauseFeed(
-            listing,
+            key,
             self._mode(request.mode),
             self._tokenizer,
             language=request.language or voice.voice.language(languages) or languages[0],
@@ -68,7 +67,7 @@ class Reception:
             sink=self._sink,
             clock=self._clock,
         )
-        return Utterance(listing, request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
+        return Utterance(key, request, voice, feed, outlet, seed=seed, pre_skip_48k=pre_skip_48k(request.audio))
 
     def _mode(self, asked: SpeakingMode) -> SpeakingMode:
         """Where the client leaves it open, the model's own if the LLM's backend can do it."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core import constants
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.growth import Beginning, BlockTime, Needed, SpeechBudget, beginning, next_block_s
+from voicegate.engine.core.growth import Beginning, BlockTime, Needed, beginning
 from voicegate.engine.core.utterance import Utterance
 
 _Moment = tuple[Clause | None, float]
@@ -51,19 +51,30 @@ class Reprefills:
             return _NEVER
         if target is not None and _has_block(target):
             return _NEVER  # by the time that this one is heard, more is known, and its listener has a block more
-        due_s, underrun_s = self._due_s(utterance, now_s)
-        if due_s > now_s:
-            return target, due_s
+        underrun_s = math.inf  # from when on its listener is about to have one
+        if utterance.deadline_s is not None:
+            begins_s = utterance.deadline_s - self.block_time.later_s(now_s)
+            underrun_s = begins_s - constants.UNDERRUN_S
+            due_s = begins_s - max(constants.GROWING_LEAD_S, constants.UNDERRUN_S)
+            if due_s > now_s:
+                return target, due_s
+        worth = utterance.tokens_per_letter, self._share_of(utterance)
         if target is None and utterance.deadline_s is None:
             first = self._beginning(utterance, now_s)
             if first is None:
                 return _NEVER
-            needed = self._to_begin(utterance, first, now_s)
-        else:
-            needed = self._to_go_on(
-                utterance, target, is_late=underrun_s <= now_s and not utterance.pace.has_paused(now_s)
+            pace = utterance.pace
+            needed = Needed.to_begin(
+                first.num_tokens + self._lookahead_tokens,
+                *worth,
+                num_second_tokens=utterance.voice.flow_prompt.second_block_tokens,
+                # Behind a slow writer's first block is a gap in any case: it is heard without waiting for more.
+                num_promised=math.inf if pace.is_slow else pace.letters_within(first.covered_s, now_s),
             )
-        growing = utterance.feed.grow() if needed.are_there(**utterance.feed.pending_letters) else None
+        else:
+            is_late = underrun_s <= now_s and not utterance.pace.has_paused(now_s)
+            needed = Needed.to_go_on(self.until_block(utterance, target), *worth, is_late=is_late)
+        growing = utterance.feed.grow() if needed.are_there(*utterance.feed.pending_letters) else None
         if growing is None or not _has_words(growing, needed):
             return (target, underrun_s) if now_s < underrun_s else _NEVER
         utterance.note_sayable(now_s)
@@ -82,7 +93,8 @@ class Reprefills:
         first = self._beginning(utterance, now_s) if utterance.deadline_s is None else None
         if first is not None:
             num_first = first.num_tokens + self._lookahead_tokens
-            needed = self._budget(utterance).to_begin(num_first, num_second_tokens=0, num_promised=math.inf)
+            worth = utterance.tokens_per_letter, self._share_of(utterance)
+            needed = Needed.to_begin(num_first, *worth, num_second_tokens=0, num_promised=math.inf)
             if _has_words(clause, needed):
                 return FirstBlock(is_short=False, until=num_first)
         return FirstBlock(is_short=False, until=self.until_block(utterance, clause))
@@ -93,30 +105,10 @@ class Reprefills:
             return utterance.voice.flow_prompt.first_block_tokens + self._lookahead_tokens
         return clause.llm_pass.silent_filter.num_seen + clause.rendering.flow.num_missing_tokens
 
-    def _due_s(self, utterance: Utterance, now_s: float) -> tuple[float, float]:
-        """When its next block is due, and from when on its listener is about to have an underrun."""
-        if utterance.deadline_s is None:
-            return -math.inf, math.inf
-        return next_block_s(
-            utterance.deadline_s, lead_s=constants.GROWING_LEAD_S, block_s=self.block_time.later_s(now_s)
-        )
-
-    def _to_go_on(self, utterance: Utterance, target: Clause | None, *, is_late: bool) -> Needed:
-        """For the next block of a listener who has some."""
-        return self._budget(utterance).to_go_on(self.until_block(utterance, target), is_late=is_late)
-
-    def _to_begin(self, utterance: Utterance, first: Beginning, now_s: float) -> Needed:
-        return self._budget(utterance).to_begin(
-            first.num_tokens + self._lookahead_tokens,
-            num_second_tokens=utterance.voice.flow_prompt.second_block_tokens,
-            # Behind a slow writer's first block is a gap in any case: it is heard without waiting for more.
-            num_promised=math.inf if utterance.pace.is_slow else utterance.pace.letters_within(first.covered_s, now_s),
-        )
-
-    def _budget(self, utterance: Utterance) -> SpeechBudget:
+    def _share_of(self, utterance: Utterance) -> float:
+        """Share of what its words are worth that may be said while more of them follow."""
         pace = utterance.voice.voice.pace
-        share = self._share or (constants.UNTUNED_SHARE if pace is None else pace.growing_share)
-        return SpeechBudget(utterance.tokens_per_letter, share)
+        return self._share or (constants.UNTUNED_SHARE if pace is None else pace.growing_share)
 
     def _beginning(self, utterance: Utterance, now_s: float) -> Beginning | None:
         prompt = utterance.voice.flow_prompt
@@ -138,7 +130,7 @@ def _has_block(clause: Clause) -> bool:
 
 
 def _has_words(clause: Clause, needed: Needed) -> bool:
-    return needed.are_there(num_but_last=clause.num_sayable_letters, num_of_all=clause.num_letters)
+    return needed.are_there(clause.num_sayable_letters, clause.num_letters)
 
 
 def _comes_first(clause: Clause) -> bool:

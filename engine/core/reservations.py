@@ -28,7 +28,7 @@ class Reservations:
         if clause.state is ClauseState.WAITING:
             return self._blocks_of_text(clause)
         num_more_tokens = constants.MORE_TOKENS if clause.state is ClauseState.GENERATING else 0
-        return self._blocks_of(clause.num_tokens + num_more_tokens)
+        return self._blocks_of(len(clause.tokens) + num_more_tokens)
 
     @property
     def gauges(self) -> Mapping[str, float]:
@@ -59,7 +59,7 @@ class Reservations:
     def note_length(self, clause: Clause) -> None:
         """Its LLM pass is over. What it has beyond its reservation is taken as it comes."""
         if clause.rendering is not None:
-            num_blocks = self._blocks_of(clause.num_tokens)
+            num_blocks = self._blocks_of(len(clause.tokens))
             self._expect(clause.rendering, min(num_blocks, clause.rendering.num_expected_blocks))
 
     def _expect(self, rendering: Rendering, num_blocks: int) -> None:

@@ -52,7 +52,8 @@ class Speaking:
             utterance.voice,
             is_streaming=utterance.feed.is_bistream,
             speed=utterance.request.speed,
-            seed=_clause_seed(utterance.seed, utterance.num_started_clauses),
+            # Seeds of one utterance's clauses differ, and depend on nothing else. They stay within 63 bits.
+            seed=(utterance.seed * 1_000_003 + utterance.num_started_clauses) % 2**63,
             until=first.until,
         )
         clause.begun_s = self._clock()
@@ -83,7 +84,7 @@ class Speaking:
         if output.is_final:
             if output.is_truncated:
                 utterance.is_truncated = True
-                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=clause.num_tokens)
+                log.warning("clause_truncated", utterance=utterance.utterance_id, num_tokens=len(clause.tokens))
                 if not clause.is_text_complete:
                     utterance.feed.give_up(clause)
             if clause.state is ClauseState.SPOKEN:
@@ -123,7 +124,10 @@ class Speaking:
                 return
             self._pipeline.release(front)
             utterance.clauses.popleft()
-            self._note_spoken(utterance, front)
+            utterance.note_spoken(front)
+            if front.is_unheard:
+                self._pipeline.tally.counters["clauses_unheard"] += 1
+                log.warning("words_without_sound", utterance=utterance.utterance_id, num_letters=front.num_letters)
             if front.flush_ids and utterance.is_unheard:
                 self._finish(utterance)
                 return
@@ -134,17 +138,6 @@ class Speaking:
         else:
             utterance.rest_if_spoken()
 
-    def _note_spoken(self, utterance: Utterance, clause: Clause) -> None:
-        utterance.note_spoken(clause)
-        if clause.is_unheard:
-            self._pipeline.tally.counters["clauses_unheard"] += 1
-            log.warning("words_without_sound", utterance=utterance.utterance_id, num_letters=clause.num_letters)
-
     def _finish(self, utterance: Utterance) -> None:
         utterance.finish()
         self._on_finished(utterance)
-
-
-def _clause_seed(utterance_seed: int, clause_index: int) -> int:
-    """Seeds of one utterance's clauses differ, and depend on nothing else. Stays within 63 bits."""
-    return (utterance_seed * 1_000_003 + clause_index) % 2**63

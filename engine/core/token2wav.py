@@ -26,7 +26,7 @@ from voicegate.engine.vocoder.backend import VocoderJob
 
 # Launches of Euler steps that are not finished. More would only let a cancel or a new request wait longer; fewer would
 # let a GPU wait for Python between them.
-_MAX_LAUNCHES_IN_FLIGHT = 2
+MAX_LAUNCHES_IN_FLIGHT = 2
 
 
 @dataclass(slots=True)
@@ -60,12 +60,15 @@ class _Rest:
 
 
 class Token2wav:
-    def __init__(self, stages: Stages, reservations: Reservations, tally: Tally, waker: Waker) -> None:
+    def __init__(
+        self, stages: Stages, reservations: Reservations, tally: Tally, changed: set[int], waker: Waker
+    ) -> None:
         self._flow = stages.flow
         self._vocoder = stages.vocoder
         self._lane = stages.token2wav_lane
         self._reservations = reservations
         self._tally = tally
+        self._changed = changed
         self._waker = waker
         self._is_concurrent = stages.is_concurrent
         self._frames_ahead = stages.frames_ahead
@@ -93,45 +96,41 @@ class Token2wav:
         self._batches[number] = _RunningBatch(flow_batch, list(clauses), num_at_once, is_first)
         for clause in clauses:
             clause.batch = number
-            clause.report()
+            self._changed.add(clause.key)
         return number
 
     def advance(self, number: int) -> None:
         """The next Euler steps of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
         batch = self._batches[number]
-
-        def advance() -> bool:
-            self.num_steps += 1
-            return batch.flow_batch.advance()
-
-        if self._launch(advance, num_rows=len(batch.clauses), num_steps=batch.num_steps_at_once):
+        advance = batch.flow_batch.advance
+        num_steps, is_last = self._launch(advance, num_rows=len(batch.clauses), num_steps=batch.num_steps_at_once)
+        self.num_steps += num_steps
+        if is_last:
             del self._batches[number]
             for clause in batch.clauses:
                 clause.batch = None
-                clause.report()
+                self._changed.add(clause.key)
             with self._lane.active():
                 self._vocode(*self._take_jobs(batch), is_first=batch.is_first)
 
     def advance_prompt(self, rendering: PromptRendering[Any]) -> bool:
         """One Euler step of a voice's prompt, which is no clause's; True if it was the last."""
-        return self._launch(rendering.advance, num_rows=1, num_steps=1)
+        return self._launch(rendering.advance, num_rows=1, num_steps=1)[1]
 
-    def _launch(self, advance: Callable[[], bool], *, num_rows: int, num_steps: int) -> bool:
-        """So many Euler steps, or those that are left; True where the last is among them."""
+    def _launch(self, advance: Callable[[], bool], *, num_rows: int, num_steps: int) -> tuple[int, bool]:
+        """So many Euler steps, or those that are left; how many, and whether the last is among them."""
         with self._lane.active():
             last = self._solving[-1][1] if self._solving else None
             # Behind a step that still runs this one begins at its end: another mark would say the same.
             begin = last if last is not None and not last.is_reached else self._lane.mark()
-            is_last = False
-            for _ in range(num_steps):
-                is_last = advance()
+            is_last, num_done = False, 0
+            while not is_last and num_done < num_steps:
+                is_last, num_done = advance(), num_done + 1
                 self._tally.ran("flow", "steps", num_rows, num_launches=self._flow.graphs.num_launches)
-                if is_last:
-                    break
             mark = self._lane.mark()
         self._solving.append((begin, mark))
         self._waker.watch(mark)
-        return is_last
+        return num_done, is_last
 
     def clauses_of(self, number: int) -> list[Clause]:
         batch = self._batches.get(number)
@@ -182,7 +181,7 @@ class Token2wav:
     @property
     def clauses_with_rests(self) -> list[Clause]:
         """Whose first block's rest may go to the vocoder: what is heard before it has been fetched."""
-        return [] if self._rendered else [each.clause for each in self._rests]
+        return [each.clause for each in self._rests] if self._rests and not self._rendered else []
 
     def vocode_rests(self) -> None:
         rests, self._rests = self._rests, []
@@ -202,16 +201,11 @@ class Token2wav:
         self._rendered.append(_Rendered(begin, mark, clauses, renderings, list(on_host), are_final, is_first))
         for clause in clauses:
             clause.awaits_samples = True
-            clause.report()
+            self._changed.add(clause.key)
         self._waker.watch(mark)
         self._tally.ran("vocoder", "calls", len(jobs), num_launches=self._vocoder.graphs.num_launches)
 
     # --- what is under way ------------------------------------------------------------------------------------
-
-    @property
-    def takes_step(self) -> bool:
-        """Whether more Euler steps may be launched behind those under way."""
-        return self.num_solving < _MAX_LAUNCHES_IN_FLIGHT
 
     @property
     def num_solving(self) -> int:
@@ -248,7 +242,7 @@ class Token2wav:
             rows = zip(rendered.clauses, rendered.renderings, rendered.samples, rendered.are_final, strict=True)
             for clause, rendering, samples, is_final in rows:
                 clause.awaits_samples = False
-                clause.report()
+                self._changed.add(clause.key)
                 if rendering is None or clause.rendering is not rendering:
                     continue
                 num_heard = max(clause.num_samples - rendering.num_samples, 0)  # of these, before it was set aside

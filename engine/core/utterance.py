@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from voicegate.engine import units
 from voicegate.engine.audio.outlet import Delivered, Outlet
-from voicegate.engine.core.clause import Clause, ClauseState, Listing
+from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.core.growth import WriterPace
 from voicegate.engine.core.listener import Listener
@@ -27,7 +27,6 @@ from voicegate.engine.interface import (
     Flushed,
     ListenerReport,
     Timing,
-    UtteranceId,
     UtteranceRequest,
 )
 from voicegate.engine.text.alignment import Sound, WordTimes
@@ -69,7 +68,7 @@ _PACE_CHARS = 400
 class Utterance:
     def __init__(
         self,
-        listing: Listing,
+        key: int,
         request: UtteranceRequest,
         voice: ReadyVoice,
         feed: ClauseFeed,
@@ -78,8 +77,9 @@ class Utterance:
         seed: int,
         pre_skip_48k: int,
     ) -> None:
-        self.listing = listing
+        self.key = key
         self.request = request
+        self.utterance_id = request.utterance_id
         self.voice = voice
         self.feed = feed
         self.clauses = feed.clauses
@@ -90,7 +90,9 @@ class Utterance:
         self.is_truncated = False  # a length limit, not the model, ended one of its passes; or one gave no sound
         self.listener = Listener()
         self._last_text_s: float | None = None  # more text may still come; None: it was flushed, or the wait is over
-        self._num_rested_chars = 0  # of its text, when it was last at rest
+        # Since it was last at rest, or from the beginning on:
+        self._num_rested_chars = self._num_rested_clauses = 0  # of its text and of those begun, by then
+        self._sayable_since_s: float | None = None
         self._buffered_since_s: float | None = None  # the oldest text that is in no clause
         self._unread_since_s: float | None = None
         self._outlet = outlet
@@ -103,10 +105,6 @@ class Utterance:
         self._num_samples = 0  # handed to the outlet, silence that fills packets at flushes among them
 
     @property
-    def utterance_id(self) -> UtteranceId:
-        return self.request.utterance_id
-
-    @property
     def audio_ms(self) -> int:
         return units.samples_to_ms(self._num_samples)
 
@@ -117,9 +115,17 @@ class Utterance:
 
     @property
     def waiting_since_s(self) -> float:
-        """Engine clock: since when there is something to say, or text of which nobody knows yet; infinite: never."""
-        since_s = self._unread_since_s if self.stamps.first_text_s is None else self.stamps.first_text_s
+        """Engine clock: since when there is something to say, or text of which nobody knows yet; infinite: never.
+
+        After a rest it waits anew.
+        """
+        since_s = self._unread_since_s if self._sayable_since_s is None else self._sayable_since_s
         return math.inf if since_s is None else since_s
+
+    @property
+    def has_begun(self) -> bool:
+        """Since it was last at rest."""
+        return self.num_started_clauses > self._num_rested_clauses
 
     @property
     def is_finished(self) -> bool:
@@ -147,18 +153,14 @@ class Utterance:
 
     def read(self, now_s: float) -> None:
         """One bite, of bounded work."""
-        num_clauses, num_complete = len(self.clauses), self._num_complete
+        before = [clause.is_text_complete for clause in self.clauses]
         self.feed.read()
-        if len(self.clauses) > num_clauses or self._num_complete > num_complete:
+        # A sentence that grew ends where it is, and adds no clause.
+        if len(self.clauses) > len(before) or before != [clause.is_text_complete for clause in self.clauses]:
             self._buffered_since_s = self._last_text_s  # what is left has hardly come before
-        is_vain = self.feed.has_unread and len(self.clauses) == num_clauses
+        is_vain = self.feed.has_unread and len(self.clauses) == len(before)
         self.num_vain_bites = self.num_vain_bites + 1 if is_vain else 0
         self._has_read(now_s)
-
-    @property
-    def _num_complete(self) -> int:
-        """A sentence that grew ends where it is, and adds no clause."""
-        return sum(clause.is_text_complete for clause in self.clauses)
 
     def stall(self, now_s: float) -> None:
         """Say what has waited for more too long, or expect no more; once."""
@@ -170,22 +172,21 @@ class Utterance:
         """Notes that the known part of a sentence that is being written may be said."""
         if self.stamps.first_text_s is None:
             self.stamps.first_text_s = now_s
+        if self._sayable_since_s is None:
+            self._sayable_since_s = now_s
 
     def _has_come(self, now_s: float) -> None:
         if self._unread_since_s is None:
             self._unread_since_s = now_s
 
     def _has_read(self, now_s: float) -> None:
-        if any(clause.text_ids and not self._is_growing(clause) for clause in self.clauses):
+        # A clause that grows may be said when growth.py says so.
+        if any(each.text_ids and (each.is_text_complete or not self.feed.is_incremental) for each in self.clauses):
             self.note_sayable(now_s if self._unread_since_s is None else self._unread_since_s)
         if not self.feed.has_unread:
             self._unread_since_s = None
             if not self.feed.is_waiting:
                 self._buffered_since_s = None
-
-    def _is_growing(self, clause: Clause) -> bool:
-        """Whether the times at which it may be said are growth.py's."""
-        return self.feed.is_incremental and not clause.is_text_complete
 
     def stalls_at_s(self, stall_s: float, lead_s: float) -> float:
         """When its writer has paused: text that waits is said, or all is spoken and it rests. Infinite: neither."""
@@ -212,7 +213,8 @@ class Utterance:
     def rest_if_spoken(self) -> None:
         """Behind all that was delivered."""
         if self._last_text_s is None and self._is_all_spoken:
-            self._num_rested_chars = self.feed.num_chars
+            self._num_rested_chars, self._num_rested_clauses = self.feed.num_chars, self.num_started_clauses
+            self._sayable_since_s = None
             self._outlet.send(AtRest(self.utterance_id, self._num_rested_chars))
 
     # --- audio ------------------------------------------------------------------------------------------------
@@ -303,7 +305,9 @@ class Utterance:
         """
         if clause.start_ms is None:
             return
-        num_frames = math.floor(clause.num_tokens * units.FRAMES_PER_TOKEN / self.request.speed)  # as MelStretch counts
+        num_frames = math.floor(
+            len(clause.tokens) * units.FRAMES_PER_TOKEN / self.request.speed
+        )  # as MelStretch counts
         sound = Sound(
             start_ms=clause.start_ms,
             sent_ms=self.audio_ms,

@@ -79,7 +79,8 @@ class VoiceShelf:
         self._voices = dict(stages.voices)
         self._prepared: dict[int, VoicePrompt] = {}  # of voices that nobody has put up yet, by id
         self._retired: list[VoicePrompt] = []  # of voices taken away that utterances still speak with
-        # Spoken with, and to go for one that waits for their room: later new requests do not begin with them (room.py).
+        # Spoken with, and to go for one that waits for their room: who begins or comes back from rest later does not
+        # begin with them (room.py).
         self._leaving: list[VoicePrompt] = []
         self._uses = count()
         for ready in self._voices.values():

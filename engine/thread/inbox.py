@@ -50,7 +50,7 @@ class Inbox:
         self._envelopes: deque[_Envelope] = deque()
         self._urgent: deque[_Envelope] = deque()
         self._open: dict[UtteranceId, _Envelope] = {}  # not taken yet
-        self._is_closed = False
+        self.is_closed = False
         self._bell = _Bell()
 
     # --- from any thread --------------------------------------------------------------------------------------
@@ -64,8 +64,8 @@ class Inbox:
     def open(self, utterance_id: UtteranceId, command: Command) -> None:
         """An utterance's first. What still waits for one of its name, which has ended, stays apart and ahead."""
         with self._lock:
-            last = self._open.get(utterance_id)
-            envelope = self._new_envelope(utterance_id)
+            last = self._open.pop(utterance_id, None)
+            envelope = self._envelope(utterance_id)
             envelope.is_opening, envelope.last = True, last
             envelope.commands.append(command)
         self._bell.ring()
@@ -121,20 +121,16 @@ class Inbox:
 
     def close(self) -> None:
         """Nothing is taken any more."""
-        self._is_closed = True
+        self.is_closed = True
         self._bell.ring()
 
     # --- from the engine's thread -----------------------------------------------------------------------------
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
 
     def take(self, wait_s: float | None) -> list[Command]:
         """The next envelope's, waiting up to `wait_s` (None: for ever) for one or for `wake`; empty: there is none."""
         if wait_s != 0.0 and not self._urgent and not self._envelopes:
             self._bell.wait(wait_s)
-        if self._is_closed or not (self._urgent or self._envelopes):
+        if self.is_closed or not (self._urgent or self._envelopes):
             return []
         with self._lock:
             while self._urgent or self._envelopes:
@@ -145,11 +141,10 @@ class Inbox:
         return []
 
     def _envelope(self, utterance_id: UtteranceId) -> _Envelope:
-        return self._open.get(utterance_id) or self._new_envelope(utterance_id)
-
-    def _new_envelope(self, utterance_id: UtteranceId) -> _Envelope:
-        envelope = self._open[utterance_id] = _Envelope(utterance_id)
-        self._envelopes.append(envelope)
+        envelope = self._open.get(utterance_id)
+        if envelope is None:
+            envelope = self._open[utterance_id] = _Envelope(utterance_id)
+            self._envelopes.append(envelope)
         return envelope
 
     def _take(self, envelope: _Envelope) -> None:

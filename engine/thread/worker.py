@@ -46,7 +46,7 @@ from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.named_places import NamedPlaces
 from voicegate.engine.requests import check_request
 from voicegate.engine.thread.driven import DrivenCore
-from voicegate.engine.thread.inbox import Command, Inbox
+from voicegate.engine.thread.inbox import Inbox
 from voicegate.engine.thread.outbox import Outbox
 from voicegate.engine.voices.keeper import VoiceKeeper
 from voicegate.engine.voices.voice import Voice
@@ -357,7 +357,11 @@ class ThreadedEngine:
 
     def _take_commands(self, core: DrivenCore, wait_s: float | None) -> bool:
         """Apply what has come, for a moment at most, waiting up to `wait_s` (None: for ever) for it. False: stop."""
-        commands = self._take_first(wait_s)
+        if wait_s == 0.0 or not self._inbox.is_empty or not self._watcher.arm():
+            commands = self._inbox.take(0.0)
+        else:  # devices are watched only while this thread sleeps
+            commands = self._inbox.take(wait_s)
+            self._watcher.disarm()
         until_s = self._clock() + _COMMANDS_S
         while commands:
             for command in commands:
@@ -365,14 +369,6 @@ class ThreadedEngine:
             commands = self._inbox.take(0.0) if self._clock() < until_s else []
         self._is_at_rest = False
         return not self._inbox.is_closed
-
-    def _take_first(self, wait_s: float | None) -> list[Command]:
-        """Devices are watched only while this thread sleeps."""
-        if wait_s == 0.0 or not self._inbox.is_empty or not self._watcher.arm():
-            return self._inbox.take(0.0)
-        commands = self._inbox.take(wait_s)
-        self._watcher.disarm()
-        return commands
 
 
 def _settle(future: "asyncio.Future[_Result]", outcome: _Result | BaseException) -> None:

@@ -102,12 +102,10 @@ def _show(options: argparse.Namespace) -> int:
 
 def _wait(options: argparse.Namespace) -> int:
     bar = Bar()
-    try:
-        while (job := _job(options)).ended_at is None:
-            bar.draw(job.state, job.characters_done / job.characters)
-            time.sleep(_POLL_S)
-    finally:
-        bar.clear()
+    while (job := _job(options)).ended_at is None:
+        bar.draw(job.state, job.characters_done / job.characters)
+        time.sleep(_POLL_S)
+    bar.clear()
     say(_line(job))
     return 0 if job.state == "done" else 1
 

@@ -23,7 +23,7 @@ from voicegate.gateway.cli import (
     version,
     voices,
 )
-from voicegate.gateway.cli.terminal import CommandError, note
+from voicegate.gateway.cli.terminal import CommandError, clear_bar, note
 from voicegate.gateway.config_fields import ConfigError
 
 EXIT_OK: Final = 0
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         note(f"voicegate {options.command}: {unknown[0]} is unknown here; see voicegate {options.command} --help")
         return EXIT_USAGE
     try:
-        status: int = options.run(options)
+        status = _carried_out(options)
     except (CommandError, ConfigError, EngineError, GateError) as error:
         note(f"voicegate: {error}")
         return EXIT_FAILED
@@ -72,4 +72,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # so that the interpreter does not complain about it at exit
         return EXIT_FAILED
+    return status
+
+
+def _carried_out(options: argparse.Namespace) -> int:
+    try:
+        status: int = options.run(options)
+    finally:
+        clear_bar()
     return status

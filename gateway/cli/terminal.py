@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Final
+from typing import ClassVar, Final
 
 _BAR_CELLS: Final = 30
 
@@ -35,7 +35,9 @@ def note(line: str) -> None:
 
 
 class Bar:
-    """On stderr where that is a terminal, else nothing."""
+    """On stderr where that is a terminal, else nothing. A terminal shows one."""
+
+    _shown: ClassVar["Bar | None"] = None
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()
@@ -48,16 +50,24 @@ class Bar:
             return
         if self._drawn is not None and self._drawn[0] != part:
             self.clear()
+        Bar._shown = self
         self._drawn = (part, num_cells)
         bar = "#" * num_cells + "." * (_BAR_CELLS - num_cells)
         sys.stderr.write(f"\r{part} [{bar}] {share:4.0%}")
         sys.stderr.flush()
 
     def clear(self) -> None:
+        Bar._shown = None
         self._drawn = None
         if self._is_terminal:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def clear_bar() -> None:
+    """For commands that end in the middle of something: what the terminal shows next has a line of its own."""
+    if Bar._shown is not None:
+        Bar._shown.clear()
 
 
 class StartProgress:

@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from voicegate import __version__
 from voicegate.gateway.session.context import Context
-from voicegate.gateway.session.observer import CANCELLED, DISCONNECTED, DONE, Observer, Unobserved
+from voicegate.gateway.session.observer import CANCELLED, DISCONNECTED, DONE, Observer
 
 _WELL: Final = (DONE, CANCELLED, DISCONNECTED)
 # For the last spans to leave in. Where no one takes them the exporter tries for ten seconds; an exit has no such time.
@@ -83,7 +83,7 @@ class Tracing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spans(Unobserved):
+class _Spans(Observer):
     tracing: Tracing
     carrier: dict[str, str]
 

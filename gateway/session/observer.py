@@ -1,8 +1,7 @@
 """Events of contexts, for counters and traces; nothing of it goes over the wire. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from voicegate.gateway.session.actions import Action, Send
 from voicegate.gateway.session.context import Context
@@ -16,8 +15,10 @@ DISCONNECTED: Final = "disconnected"
 OUTCOMES: Final = (DONE, CANCELLED, DISCONNECTED, *(code.value for code in ErrorCode))
 
 
-class Observer(Protocol):
-    """Reads the context, keeps nothing of it, and returns at once."""
+class Observer:
+    """Reads the context, keeps nothing of it, and returns at once. This one does nothing."""
+
+    __slots__ = ()
 
     def began(self, context: Context) -> None:
         """The engine has taken it up."""
@@ -30,43 +31,6 @@ class Observer(Protocol):
 
     def ended(self, context: Context, outcome: str) -> None:
         """`outcome`: one of OUTCOMES. Also of one that never had anything to say."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unobserved:
-    def began(self, context: Context) -> None:
-        pass
-
-    def sounded(self, context: Context) -> None:
-        pass
-
-    def underruns(self, number: int) -> None:
-        pass
-
-    def ended(self, context: Context, outcome: str) -> None:
-        pass
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
-    first: Observer
-    second: Observer
-
-    def began(self, context: Context) -> None:
-        self.first.began(context)
-        self.second.began(context)
-
-    def sounded(self, context: Context) -> None:
-        self.first.sounded(context)
-        self.second.sounded(context)
-
-    def underruns(self, number: int) -> None:
-        self.first.underruns(number)
-        self.second.underruns(number)
-
-    def ended(self, context: Context, outcome: str) -> None:
-        self.first.ended(context, outcome)
-        self.second.ended(context, outcome)
 
 
 def outcome_of(last_words: Iterable[Action]) -> str:

@@ -4,7 +4,7 @@ Sans-I/O: it takes messages and events, and returns actions; time is an argument
 the event loop, or how the engine works. `gateway/session/context.py` holds the table of legal moves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, assert_never
 
@@ -16,7 +16,7 @@ from voicegate.engine.interface import EngineError, EngineEvent, EngineInfo, Utt
 from voicegate.gateway.session.actions import Action, CancelUtterance, Close, Send, Withdraw
 from voicegate.gateway.session.context import ACCEPTS, Context, ContextMessage, ContextState
 from voicegate.gateway.session.listener import Underruns
-from voicegate.gateway.session.observer import DISCONNECTED, Observer, Unobserved, outcome_of
+from voicegate.gateway.session.observer import DISCONNECTED, Observer, outcome_of
 from voicegate.gateway.session.opening import Refusal, SessionLimits, build_request, find_refusal, ready_of, refusal_of
 from voicegate.gateway.session.pacing import SendPace
 from voicegate.gateway.session.quota import NOBODY, Holding, Owner, Quotas
@@ -51,7 +51,7 @@ class Session:
         quotas: Quotas | None = None,
         owner: Owner = NOBODY,
         token: str = "",
-        observer: Observer | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         """`token`: with which the session can be resumed; empty: it cannot."""
         self.session_id = session_id
@@ -61,7 +61,7 @@ class Session:
         self._limits = limits or SessionLimits()
         self._quotas = quotas or Quotas()
         self._owner = owner
-        self._observer = observer or Unobserved()
+        self._observers = observers
         self._contexts: dict[str, Context] = {}
         self._by_utterance: dict[UtteranceId, Context] = {}
         self._underruns = Underruns(2 * self._limits.contexts)
@@ -130,7 +130,8 @@ class Session:
         if context.is_returning:
             return context.go_on()
         actions = [*context.begin(now_s), *context.reach(self._is_reachable)]
-        self._observer.began(context)
+        for observer in self._observers:
+            observer.began(context)
         return actions
 
     def refused(self, utterance_id: UtteranceId, error: EngineError) -> list[Action]:
@@ -267,7 +268,8 @@ class Session:
                 was_silent = context.first_audio_s is None
                 actions = context.progress(event, now_s)
                 if was_silent and context.first_audio_s is not None:
-                    self._observer.sounded(context)
+                    for observer in self._observers:
+                        observer.sounded(context)
                 return [*actions, *self._send_away_if_silent(context)]
             case engine.AtRest(num_chars=num_chars):
                 if not context.rest(num_chars):
@@ -349,7 +351,9 @@ class Session:
 
     def _to_context(self, message: ContextMessage, now_s: float) -> list[Action]:
         if isinstance(message, wire.Playback):
-            self._observer.underruns(self._underruns.reported(message.context, message.underruns))
+            more = self._underruns.reported(message.context, message.underruns)
+            for observer in self._observers:
+                observer.underruns(more)
         context = self._contexts.get(message.context)
         if context is None:
             # A player reports until it has played everything, so its last reports come after `done`.
@@ -383,7 +387,8 @@ class Session:
         self._paced.pop(context.context_id, None)
         self._quotas.give_back(context.owner, Holding.CONTEXT)
         self._give_place_back(context)
-        self._observer.ended(context, outcome)
+        for observer in self._observers:
+            observer.ended(context, outcome)
 
     def _give_place_back(self, context: Context) -> None:
         if context.holds_place:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -27,6 +27,8 @@ TONE = (0.4 * np.sin(2 * np.pi * 500 * np.arange(12_000) / 24_000)).astype(np.fl
 # Within which a busy machine comes to do what is to be done in the middle of a tone.
 LONG_TONE_S = 6
 
+M = TypeVar("M", bound=wire.ClientMessage)
+
 
 def packets_of(samples: np.ndarray = TONE) -> tuple[bytes, ...]:
     encoder = create_packet_encoder(AudioFormat())
@@ -44,17 +46,29 @@ async def said_to(peer: Peer) -> wire.ClientMessage:
     return message
 
 
-async def speak(peer: Peer, handle: int = 0, seconds: float = 0.5) -> None:
-    """Answer one context with so much of tone, half a second at least."""
-    context = await peer.accept(handle)
-    while not isinstance(await said_to(peer), wire.End):
+async def until(peer: Peer, kind: type[M]) -> M:
+    while not isinstance(message := await peer.receive(), kind):
         pass
+    return message
+
+
+async def send_all(peer: Peer, context: str, handle: int = 0, seconds: float = 0.5, *, more: bytes = b"") -> None:
+    """All of a context: so much of tone, half a second at least. `more`: a packet within it."""
     packets = packets_of(np.tile(TONE, round(2 * seconds)))
+    if more:
+        packets = (*packets[:12], more, *packets[12:])
     await peer.send(
         AudioMessage(handle, 0, 0, packets, is_first=True),
         AudioMessage(handle, 1, 312 + round(48_000 * seconds), (), is_last=True),
         wire.Done(context, round(1000 * seconds), len(packets), wire.Timing()),
     )
+
+
+async def speak(peer: Peer, handle: int = 0, seconds: float = 0.5) -> None:
+    """Answer one context."""
+    context = await peer.accept(handle)
+    await until(peer, wire.End)
+    await send_all(peer, context, handle, seconds)
 
 
 def speaking(*lengths_s: float) -> Script:
@@ -72,14 +86,14 @@ def speaking(*lengths_s: float) -> Script:
 greet_and_speak = speaking(0.5)
 
 
-async def drop_in_mid_speech(peer: Peer, there_ms: int = 200) -> None:
-    """`there_ms`: when the second of two words begins."""
+HELLO = (wire.AlignmentItem("Hello", 0, 200, 0, 5), wire.AlignmentItem("there", 200, 900, 6, 11))
+
+
+async def drop_in_mid_speech(peer: Peer, items: tuple[wire.AlignmentItem, ...] = HELLO) -> None:
     await peer.greet()
     context = await peer.accept()
-    items = (wire.AlignmentItem("Hello", 0, 200, 0, 5), wire.AlignmentItem("there", there_ms, 900, 6, 11))
     await peer.send(AudioMessage(0, 0, 0, packets_of(), is_first=True), wire.Alignment(context, items, estimated=True))
-    while not isinstance(await peer.receive(), wire.Playback):  # what a drop overtakes is lost
-        pass
+    await until(peer, wire.Playback)  # what a drop overtakes is lost
     peer.drop()
 
 
@@ -120,25 +134,19 @@ async def test_a_cut_connection_plays_what_came_and_the_next_words_go_elsewhere(
     assert (second["reason"], second["playedMs"]) == ("done", 500)
 
 
-async def test_of_the_last_word_that_was_told_nobody_knows_how_long_it_is_said(page: Page) -> None:
-    async def drop_within_a_number(peer: Peer) -> None:
-        await peer.greet()
-        context = await peer.accept()
-        items = (wire.AlignmentItem("Pay", 0, 200, 0, 3), wire.AlignmentItem("1,234", 200, 300, 4, 9))
-        await peer.send(
-            AudioMessage(0, 0, 0, packets_of(), is_first=True), wire.Alignment(context, items, estimated=True)
-        )
-        while not isinstance(await peer.receive(), wire.Playback):
-            pass
-        peer.drop()
-
-    first = await play(page, [drop_within_a_number], SAY + 'return await say("Pay 1,234 now.");')
-    assert (first["spokenText"], first["remainingText"]) == ("Pay", " 1,234 now.")
-
-
-async def test_a_word_is_being_said_until_the_next_one_begins(page: Page) -> None:
-    first = await play(page, [partial(drop_in_mid_speech, there_ms=800)], SAY + 'return await say("Hello there.");')
-    assert (first["spokenText"], first["remainingText"]) == ("", "Hello there.")
+@pytest.mark.parametrize(
+    ("items", "text", "spoken"),
+    [
+        ((("Pay", 0, 200, 0, 3), ("1,234", 200, 300, 4, 9)), "Pay 1,234 now.", "Pay"),  # how long, nobody knows
+        ((("Hello", 0, 200, 0, 5), ("there", 800, 900, 6, 11)), "Hello there.", ""),  # until the next one begins
+    ],
+)
+async def test_a_word_is_spoken_once_the_next_one_begins(
+    page: Page, items: Sequence[tuple[str, int, int, int, int]], text: str, spoken: str
+) -> None:
+    drop = partial(drop_in_mid_speech, items=tuple(wire.AlignmentItem(*item) for item in items))
+    first = await play(page, [drop], SAY + f'return await say("{text}");')
+    assert (first["spokenText"], first["remainingText"]) == (spoken, text.removeprefix(spoken))
 
 
 async def test_a_context_that_was_not_opened_yet_is_opened_on_the_next_connection(page: Page) -> None:
@@ -182,12 +190,7 @@ async def test_draining_keeps_what_runs_and_takes_new_words_elsewhere(page: Page
         context = await peer.accept(handle=7)
         await peer.send(wire.Draining(5000))
         await has_moved.wait()
-        packets = packets_of()
-        await peer.send(
-            AudioMessage(7, 0, 0, packets, is_first=True),
-            AudioMessage(7, 1, 312 + 24_000, (), is_last=True),
-            wire.Done(context, 500, len(packets), wire.Timing()),
-        )
+        await send_all(peer, context, handle=7)
         await peer.socket.wait_closed()
 
     async def take_over(peer: Peer) -> None:
@@ -214,16 +217,26 @@ async def test_draining_keeps_what_runs_and_takes_new_words_elsewhere(page: Page
     assert (second["reason"], second["playedMs"]) == ("done", 500)
 
 
+async def refuse_open(peer: Peer, *before: wire.ServerMessage, retry_after_ms: int | None = None) -> None:
+    await peer.greet()
+    opened = await until(peer, wire.Open)
+    refusal = wire.Error("overloaded", "no room", fatal=True, context=opened.context, retry_after_ms=retry_after_ms)
+    await peer.send(*before, refusal)
+    await peer.socket.wait_closed()
+
+
 async def test_an_open_that_crossed_draining_goes_elsewhere(page: Page) -> None:
     async def refuse_and_drain(peer: Peer) -> None:
-        await peer.greet()
-        opened = await peer.receive()
-        assert isinstance(opened, wire.Open)
-        await peer.send(wire.Draining(5000), wire.Error("overloaded", "draining", fatal=True, context=opened.context))
-        await peer.socket.wait_closed()
+        await refuse_open(peer, wire.Draining(5000))
 
     result = await play(page, [refuse_and_drain, greet_and_speak], SAY + "return await say('Elsewhere.')")
     assert (result["reason"], result["playedMs"]) == ("done", 500)
+
+
+async def test_a_refusal_tells_when_to_come_again(page: Page) -> None:
+    scripts = [partial(refuse_open, retry_after_ms=500)]
+    error = await play(page, scripts, "return harness.once(player.open(), 'failed');")
+    assert error == {"code": "overloaded", "message": "no room", "retryAfterMs": 500}
 
 
 async def test_late_audio_of_what_was_interrupted_is_dropped(page: Page) -> None:
@@ -232,8 +245,7 @@ async def test_late_audio_of_what_was_interrupted_is_dropped(page: Page) -> None
         context = await peer.accept()
         packets = packets_of()
         await peer.send(AudioMessage(0, 0, 0, packets, is_first=True))
-        while not isinstance(message := await said_to(peer), wire.Cancel):
-            pass
+        message = await until(peer, wire.Cancel)
         assert message.played_ms is not None
         await peer.send(AudioMessage(0, 1, 960 * len(packets), packets), wire.Cancelled(context, 500, "a", "b"))
         await speak(peer)
@@ -275,8 +287,7 @@ async def test_audio_with_a_hole_in_it_fails_its_context_alone(page: Page) -> No
         await peer.greet()
         context = await peer.accept()
         await peer.send(AudioMessage(0, 0, 0, packets_of(), is_first=True), AudioMessage(0, 2, 960, packets_of()))
-        while not isinstance(await said_to(peer), wire.Cancel):
-            pass
+        await until(peer, wire.Cancel)
         await peer.send(wire.Cancelled(context, 0, "", ""))
         await speak(peer, handle=1)
         await peer.socket.wait_closed()
@@ -307,8 +318,7 @@ async def test_text_that_the_gateway_refuses_fails_its_context(page: Page) -> No
         context = await peer.accept()
         await said_to(peer)
         await peer.send(wire.Error("rate_limited", "too much", fatal=False, context=context))
-        while not isinstance(await said_to(peer), wire.Cancel):
-            pass
+        await until(peer, wire.Cancel)
         await peer.socket.wait_closed()
 
     result = await play(page, [refuse], SAY + "return await say('Too much.')")
@@ -546,36 +556,17 @@ async def test_audio_that_cannot_be_decoded_fails_its_context_though_the_gateway
     async def send_garbage(peer: Peer) -> None:
         await peer.greet()
         for handle, rest in enumerate((b"\xff" * 40, b"")):
-            while not isinstance(opened := await said_to(peer), wire.Open):
-                pass
+            opened = await until(peer, wire.Open)
             context = opened.context
             await peer.send(wire.Opened(context, handle, "hum", opened.format, 24_000, 312))
-            while not isinstance(await said_to(peer), wire.End):
-                pass
-            packets = (*packets_of()[:12], rest, *packets_of()[12:]) if rest else packets_of()
-            await peer.send(
-                AudioMessage(handle, 0, 0, packets, is_first=True),
-                AudioMessage(handle, 1, 312 + 24_000, (), is_last=True),
-                wire.Done(context, 500, len(packets), wire.Timing()),
-            )
+            await until(peer, wire.End)
+            await send_all(peer, context, handle, more=rest)
         await peer.socket.wait_closed()
 
     first, second = await play(page, [send_garbage], SAY + "return [await say('Broken.'), await say('Whole.')]")
     assert (first["reason"], first["error"]["code"]) == ("failed", "bad_audio")
     assert (second["reason"], second["playedMs"]) == ("done", 500)
     complaints_of(page).clear()  # of the decoder
-
-
-async def test_a_refusal_tells_when_to_come_again(page: Page) -> None:
-    async def refuse(peer: Peer) -> None:
-        await peer.greet()
-        opened = await peer.receive()
-        assert isinstance(opened, wire.Open)
-        await peer.send(wire.Error("overloaded", "no room", fatal=True, context=opened.context, retry_after_ms=500))
-        await peer.socket.wait_closed()
-
-    error = await play(page, [refuse], "return harness.once(player.open(), 'failed');")
-    assert error == {"code": "overloaded", "message": "no room", "retryAfterMs": 500}
 
 
 async def test_what_pages_do_carelessly_harms_nothing(page: Page) -> None:

@@ -18,7 +18,6 @@ async def test_all_addresses_are_those_of_ipv4_too() -> None:
     settings = {"host": "::", "agent_host": "::", "agent_port": 0, "metrics_host": "::", "metrics_port": 0}
     async with running(FakeEngine(), **settings, sockets_per_address=1, resume_s=0) as served:
         gateway = served.gateway
-        await gateway.settled.wait()
         port = urlsplit(gateway.url).port
         for each in (port, gateway.agent_port, urlsplit(gateway.metrics_url).port):
             for host in ("127.0.0.1", "::1"):
@@ -34,7 +33,6 @@ async def test_who_is_accepted_as_it_closes_is_cut(num_turns: int) -> None:
     """After as many turns of the loop: not accepted yet, accepted, with a transport, told to the protocol."""
     async with running(FakeEngine(), agent_port=0) as served:
         gateway = served.gateway
-        await gateway.settled.wait()
         with ExitStack() as peers:
             arrived = [
                 peers.enter_context(socket.create_connection(("127.0.0.1", port)))

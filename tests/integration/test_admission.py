@@ -160,29 +160,6 @@ async def check_that_balancers_hear_of_it(served: Served) -> None:
     assert int(caught.value.response.headers["Retry-After"]) > 0
 
 
-async def test_who_finds_no_room_in_time_is_told() -> None:
-    async with serving(Script(max_utterances=1), waiting_s=0.05) as served, served.client() as client:
-        await client.send(wire.Open(context="speaks"), wire.Text("speaks", FIRST))
-        await served.until(lambda engine: engine.num_live == 1)
-        await client.speak("waits", "in vain")
-        error = await client.until(wire.Error)
-        assert (error.code, error.context, error.fatal) == ("overloaded", "waits", True)
-        assert isinstance(error.retry_after_ms, int)
-        await finish(client, "speaks")
-        assert (await client.until(wire.Done)).audio_ms == NUM_CHARACTERS * 60
-
-
-async def test_a_short_wait_is_not_noticed() -> None:
-    async with serving(Script(max_utterances=1), waiting_s=60.0) as served, served.client() as client:
-        await client.send(wire.Open(context="speaks"), wire.Text("speaks", FIRST))
-        await served.until(lambda engine: engine.num_live == 1)
-        await client.speak("waits", "not in vain")
-        await client.send(wire.Cancel("speaks"))
-        done = await client.until(wire.Done, "waits")
-        assert done.audio_ms == 9 * 60
-        assert done.timing.queue_ms is not None
-
-
 async def test_a_socket_that_closes_leaves_the_line() -> None:
     async with serving(Script(max_utterances=1), waiting_s=60.0) as served, served.client() as client:
         await client.send(wire.Open(context="speaks"), wire.Text("speaks", FIRST))

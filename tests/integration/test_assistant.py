@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,7 +17,6 @@ import pytest
 from tests.integration.stub_llm import StubLlm
 from tests.integration.wire_client import serving
 from tests.support.patience import PATIENCE_S
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.examples.assistant import Assistant, Player
 from voicegate.clients.examples.chat import Llm, LlmError
 from voicegate.clients.examples.terminal_assistant import Recorder, main
@@ -27,13 +26,9 @@ from voicegate.clients.python.errors import ContextFailed
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.protocol import messages as wire
 
+pytestmark = pytest.mark.usefixtures("no_hang")
+
 MS_PER_CHARACTER = 60
-
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
 
 
 class Listener:

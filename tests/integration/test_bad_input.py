@@ -61,14 +61,6 @@ async def test_what_is_no_message(raw: str | bytes, part: str, context: object) 
         await still_works(client)
 
 
-async def test_an_open_that_is_no_message_is_over() -> None:
-    async with disturbed() as client:
-        await client.websocket.send('{"type":"open","context":"new","speed":"fast"}')
-        error = await client.until(wire.Error)
-        assert (error.code, error.fatal, error.context) == ("bad_message", True, "new")
-        await still_works(client)
-
-
 async def test_unknown_voice() -> None:
     async with disturbed() as client:
         await client.speak("mine", "hello", voice="nobody")
@@ -79,16 +71,6 @@ async def test_unknown_voice() -> None:
             late = await client.until(wire.Error)
             assert (late.code, late.fatal, late.context) == ("unknown_context", False, "mine")
         await still_works(client)
-
-
-async def test_text_over_the_limit() -> None:
-    async with disturbed() as client:
-        await client.send(wire.Open(context="mine"), wire.Text("mine", "é" * 32_769))
-        error = await client.until(wire.Error)
-        assert (error.code, error.fatal, error.context) == ("bad_message", False, "mine")
-        assert "65536" in error.message
-        await client.send(wire.Text("mine", "short"), wire.End("mine"))
-        assert (await client.until(wire.Done, "mine")).audio_ms == 5 * 60
 
 
 async def test_ten_thousand_contexts() -> None:
@@ -131,26 +113,4 @@ async def test_odd_text_is_spoken_or_silent(text: str, audio_ms: int) -> None:
         await client.speak("mine", text, format=wire.Format(codec="pcm_s16le"))
         assert (await client.until(wire.Done, "mine")).audio_ms == audio_ms
         assert client.heard["mine"][0].audio[-1].is_last
-        await still_works(client)
-
-
-async def test_messages_for_no_context_and_in_the_wrong_state() -> None:
-    async with disturbed() as client:
-        await client.send(wire.Cancel("nothing"))
-        error = await client.until(wire.Error)
-        assert (error.code, error.fatal, error.context) == ("unknown_context", False, "nothing")
-        await client.send(wire.Open(context="mine"), wire.Open(context="mine"))
-        error = await client.until(wire.Error)
-        assert (error.code, error.fatal) == ("context_exists", False)
-        await client.send(wire.Cancel("mine"), wire.Text("mine", "too late"))
-        await client.until(wire.Cancelled, "mine")
-        await still_works(client)
-
-
-@pytest.mark.parametrize(("settings", "code"), [({}, "cannot_resume"), ({"resume_s": 0}, "unsupported")])
-async def test_a_resume_of_nothing_is_refused_and_the_socket_stays(settings: dict[str, Any], code: str) -> None:
-    async with disturbed(**settings) as client:
-        await client.send(wire.Resume("old", "token", 3))
-        error = await client.until(wire.Error)
-        assert (error.code, error.fatal) == (code, False)
         await still_works(client)

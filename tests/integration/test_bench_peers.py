@@ -20,6 +20,7 @@ from voicegate.clients.bench.usage import children
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "_WARM_S", 0.2)
+    monkeypatch.setenv("VOICEGATE_THREADS", "1")
 
 
 def arguments(tmp_path: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import wave
-from collections.abc import Iterator
 from pathlib import Path
 
 import av
@@ -10,18 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.clients.deadline import deadline
 from voicegate.bench import demo
 from voicegate.engine.fake.engine import FakeEngine, Script
 from voicegate.gateway.cli import local
 
+pytestmark = pytest.mark.usefixtures("no_hang")
+
 TEXT = "Good morning, Emma. It is 25 degrees."
-
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
 
 
 @given(st.text())

@@ -11,22 +11,16 @@ import av
 import pytest
 
 from tests.support.ports import reserved_port
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.engine.fake.engine import FakeEngine, Script
-from voicegate.engine.interface import UnknownVoice
 from voicegate.gateway.cli import local, say
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 
+pytestmark = pytest.mark.usefixtures("no_hang")
+
 MS_PER_CHARACTER = Script().ms_per_character
-
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
 
 
 @pytest.fixture
@@ -192,16 +186,6 @@ async def test_a_disk_that_is_full_is_one_line(
     path = tmp_path / "x.wav"
     assert await command("say", "Hello", "--url", url, "-o", str(path)) == 1
     assert capsys.readouterr().err.splitlines()[-1] == f"voicegate: {path} cannot be written: No space left on device"
-
-
-class TestUnwillingEngine:
-    @pytest.fixture
-    def engine(self) -> FakeEngine:
-        return FakeEngine(Script(refusals={0: UnknownVoice("not today")}))
-
-    async def test_its_reason_is_shown(self, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert await command("say", "Hello", "--url", url, "-o", str(tmp_path / "x.wav")) == 1
-        assert "not today" in capsys.readouterr().err
 
 
 async def test_no_gateway_at_the_url_is_one_line(capsys: pytest.CaptureFixture[str], free_port: int) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -17,12 +17,13 @@ import pytest
 from tests.integration.processes import python
 from tests.integration.wire_client import WireClient, connect_to
 from tests.support.ports import reserved_port
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench.usage import children
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.errors import ConnectFailed
 from voicegate.gateway.cli import serve
 from voicegate.protocol import messages as wire
+
+pytestmark = pytest.mark.usefixtures("no_hang")
 
 # In place of the module that imports torch, which takes longer than all the rest.
 SERVE = """
@@ -34,12 +35,6 @@ sys.modules["voicegate.engine.load.build"] = build
 from voicegate.gateway.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """
-
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
 
 
 @asynccontextmanager
@@ -69,7 +64,7 @@ async def test_ready_line_and_sigterm() -> None:
             assert [packet async for packet in gate.speak("Hello")]
         process.terminate()
         _, log = await process.communicate()
-    assert process.returncode == 0
+    assert process.returncode == 0, log.decode()
     (starting,) = [json.loads(line) for line in log.splitlines() if b'"event":"starting"' in line]
     assert starting.items() >= {"port": 0, "drain_s": 1.0, "device": "cpu"}.items()
     assert "lead_ms" not in starting, "what is as by default is told at debug alone"
@@ -82,7 +77,7 @@ async def test_a_reload_of_nothing_changes_nothing() -> None:
             assert [packet async for packet in gate.speak("Hello")]
         process.terminate()
         _, log = await process.communicate()
-    assert process.returncode == 0
+    assert process.returncode == 0, log.decode()
     assert b"nothing to read again" in log
 
 
@@ -91,14 +86,12 @@ async def test_a_reload_that_is_asked_for_during_the_start_follows_it(tmp_path: 
     keys.touch()
     async with serving("--log-level", "info", "--api-keys-file", str(keys)) as process:
         assert process.stderr is not None
-        while b'"event":"starting"' not in await process.stderr.readline():
-            pass
+        await process.stderr.readuntil(b'"event":"starting"')
         process.send_signal(signal.SIGHUP)
-        while b"keys are read again" not in await process.stderr.readline():
-            pass
+        await process.stderr.readuntil(b"keys are read again")
         process.terminate()
-        await process.communicate()
-    assert process.returncode == 0
+        _, log = await process.communicate()
+    assert process.returncode == 0, log.decode()
 
 
 async def test_the_first_process_of_a_container_may_be_stopped_before_it_serves() -> None:
@@ -157,7 +150,7 @@ async def test_a_terminal_that_closes_ends_it_in_peace() -> None:
     finally:
         os.close(ours)
         os.close(theirs)
-    assert process.returncode == 0
+    assert process.returncode == 0, log.decode()
     assert b'"event":"stopped"' in log
 
 
@@ -178,7 +171,7 @@ async def test_the_one_engine_in_a_process_of_its_own_may_die_beneath_a_socket()
                 pass
         process.terminate()
         _, log = await process.communicate()
-    assert process.returncode == 0
+    assert process.returncode == 0, log.decode()
     events = [json.loads(entry)["event"] for entry in log.splitlines()]
     assert (events.count("engine_process_lost"), events.count("engine_process_ready")) == (1, 2)
 
@@ -198,6 +191,6 @@ def command_of(pid: int) -> str:
 async def test_a_port_that_cannot_be_had_is_one_line() -> None:
     async with serving("--host", "192.0.2.1") as process:
         out, log = await process.communicate()
-    assert (process.returncode, out) == (1, b"")
+    assert (process.returncode, out) == (1, b""), log.decode()
     assert log.decode().startswith("voicegate: cannot listen on 192.0.2.1:0")
     assert log.count(b"\n") == 1

@@ -266,7 +266,7 @@ async def test_the_lines_of_the_readme_run(app: Path, tmp_path: Path) -> None:
         (project / "lines.mjs").write_text(found[1].replace("ws://127.0.0.1:8080", served.url))
         process = await node(project, "lines.mjs")
         printed, _ = await process.communicate()
-    assert process.returncode == 0
+    assert process.returncode == 0, printed.decode()
     assert printed.startswith(b"0 ")
     assert b"spokenText: " in printed
 

@@ -10,17 +10,12 @@ import av
 import pytest
 
 from tests.integration.stub_llm import StubLlm
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.examples.chat import Llm, LlmError, Message, content_of
 from voicegate.clients.examples.llm_to_speech import main, speak
 from voicegate.clients.python.threaded import iterate_in_thread
 from voicegate.engine.fake.engine import Script
 
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
+pytestmark = pytest.mark.usefixtures("no_hang")
 
 
 PIECES = ["Hello ", "wor", "ld.", " Bye"]

@@ -1,7 +1,6 @@
 """Dropped sockets, draining and unreadable servers, played by a scripted stub on real sockets."""
 
 import asyncio
-from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
@@ -11,7 +10,6 @@ from websockets.http11 import Request, Response
 from tests.integration.stub_gateway import PACKET, Peer, stub_gateway
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
@@ -27,13 +25,9 @@ from voicegate.clients.python.errors import (
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
+pytestmark = pytest.mark.usefixtures("no_hang")
+
 AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
-
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
 
 
 async def greet_and_speak(peer: Peer) -> None:

@@ -1,7 +1,7 @@
 """The Python client and dropped sockets where the server resumes: it comes back by itself, or says why it cannot."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -12,7 +12,6 @@ import pytest
 from tests.integration.chaos_proxy import ChaosProxy
 from tests.integration.stub_gateway import LIMITS, PACKET, Peer, Script, stub_gateway
 from tests.integration.wire_client import serving
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.backoff import Backoff
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.context import Context
@@ -22,14 +21,10 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 from voicegate.protocol.messages import STREAM_PATH, ClientMessage
 
+pytestmark = pytest.mark.usefixtures("no_hang")
+
 AT_ONCE = Backoff(first_s=0.0, max_s=0.0, num_retries=2)
 RESUMABLE = msgspec.structs.replace(LIMITS, resume_seconds=60)
-
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
 
 
 async def greet(peer: Peer, limits: wire.Limits = RESUMABLE) -> None:

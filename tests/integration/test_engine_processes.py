@@ -140,7 +140,7 @@ async def test_signals_to_the_whole_group_leave_the_processes_to_their_front(fro
         os.killpg(front.pid, number)
     assert await asyncio.to_thread(speak, front, "Still here.") == "Done 0\n"
     _, errors = await asyncio.to_thread(front.communicate, timeout=PATIENCE_S)
-    assert front.returncode == 0
+    assert front.returncode == 0, errors
     assert [line for line in errors.splitlines() if "engine_process_ready" not in line] == []
 
 

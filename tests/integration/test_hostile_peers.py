@@ -9,8 +9,6 @@ from urllib.parse import urlsplit
 
 import pytest
 from structlog.testing import capture_logs
-from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
 from websockets.frames import Opcode
 
 from tests.integration.raw_client import RawPeer, frame, get, raw_connection, raw_peer, text_frame
@@ -28,13 +26,11 @@ async def stranger(
     script: Script | None = None, **settings: Any
 ) -> AsyncIterator[tuple[RawPeer, BoundedSocket, WireClient]]:
     """A peer to misbehave as, the server's end of it, and a client beside it that must not suffer."""
-    async with running(FakeEngine(script), **settings) as served:
-        await served.gateway.settled.wait()
-        async with connect_to(served.gateway.url) as other:
-            before = set(served.gateway.guests)
-            async with raw_peer(served.gateway.url) as peer:
-                (connection,) = set(served.gateway.guests) - before
-                yield peer, connection._websocket, other
+    async with running(FakeEngine(script), **settings) as served, connect_to(served.gateway.url) as other:
+        before = set(served.gateway.guests)
+        async with raw_peer(served.gateway.url) as peer:
+            (connection,) = set(served.gateway.guests) - before
+            yield peer, connection._websocket, other
 
 
 async def test_pings_whose_pongs_nobody_reads() -> None:
@@ -102,17 +98,6 @@ async def test_opened_contexts_take_no_room_from_those_who_speak() -> None:
         await idle.send(wire.End("c8"), wire.Cancel("c9"))
         assert (await idle.until(wire.Done, "c8")).audio_ms == 0
         assert (await idle.until(wire.Cancelled, "c9")).remaining_text == " ... "
-
-
-async def test_only_those_with_something_to_say_are_refused() -> None:
-    async with serving(Script(max_utterances=1, faults={0: STALL}), waiting_s=0.0) as served, served.client() as client:
-        await client.send(wire.Open(context="first"), wire.Text("first", "goes on"))
-        await client.send(wire.Open(context="second"))
-        await client.until(wire.Opened, "second")
-        await client.send(wire.Text("second", "no room"))
-        error = await client.until(wire.Error)
-        assert (error.code, error.context, error.fatal) == ("overloaded", "second", True)
-        assert error.retry_after_ms == 500
 
 
 async def test_an_idle_context_ends_and_its_socket_stays() -> None:
@@ -189,15 +174,6 @@ async def test_who_asks_and_goes_at_once_leaves_its_place(request_line: str) -> 
         async with asyncio.timeout(TIMEOUT_S):
             while '"sockets":0' not in (await get(served.url, "/v1/capacity"))[2]:
                 pass
-
-
-async def test_one_address_has_so_many_sockets() -> None:
-    async with serving(sockets_per_address=1) as served, served.client():
-        with pytest.raises(InvalidStatus) as caught:
-            await connect(served.url)
-        assert caught.value.response.status_code == 429
-        assert "Retry-After" in caught.value.response.headers
-        assert (await get(served.url, "/readyz"))[0] == 200
 
 
 async def test_who_comes_while_the_loop_is_busy_is_kept_by_the_kernel() -> None:

@@ -7,12 +7,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from cartesia import AsyncCartesia
-from cartesia import NotFoundError as CartesiaNotFound
-from deepgram import AsyncDeepgramClient
-from deepgram.environment import DeepgramClientEnvironment
 from elevenlabs.client import AsyncElevenLabs
-from elevenlabs.core.api_error import ApiError as ElevenLabsError
 from python_multipart.multipart import MultipartParser
 
 from tests.integration.http_client import RawRequest, base_url
@@ -20,7 +15,6 @@ from tests.integration.raw_client import get
 from tests.integration.wire_client import TIMEOUT_S, Served, serving
 from voicegate.engine.interface import EngineStopped, NewVoice, Overloaded, Unsupported, VoiceConflict, VoiceInfo
 from voicegate.protocol import messages as wire
-from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 
 WAV = b"RIFF and so on"
 OF_ONE, OF_ANOTHER = {"X-Forwarded-For": "10.0.0.1"}, {"X-Forwarded-For": "10.0.0.2"}
@@ -419,55 +413,6 @@ async def test_elevenlabs_voices() -> None:
         ]
         assert (await client.voices.get("guest")).description == "new"
         assert (await client.voices.delete("guest")).status == "ok"
-
-
-async def test_elevenlabs_settings_and_errors() -> None:
-    async with serving() as served:
-        client = AsyncElevenLabs(api_key="none", base_url=base_url(served.url))
-        assert (await client.voices.settings.get("hum")).speed == 1.0
-        assert (await client.voices.settings.get_default()).speed == 1.0
-        for asking in (client.voices.get("none"), client.voices.settings.get("none"), client.user.get()):
-            with pytest.raises(ElevenLabsError) as caught:
-                await asking
-            assert caught.value.status_code == 404
-            assert caught.value.body["detail"]["message"]
-
-
-async def test_cartesia_voices() -> None:
-    async with serving() as served, AsyncCartesia(api_key="none", base_url=base_url(served.url)) as client:
-        assert [(voice.id, voice.language) async for voice in client.voices.list(limit=1)] == [
-            ("hum", "en"),
-            ("drone", "en"),
-        ]
-        assert [voice.id async for voice in client.voices.list(ending_before="drone")] == ["hum"]
-        assert (await client.voices.get("drone")).name == "drone"
-        with pytest.raises(CartesiaNotFound) as caught:
-            await client.voices.get("none")
-        assert "no voice 'none'" in str(caught.value.body)
-
-
-async def test_elevenlabs_models() -> None:
-    async with serving() as served:
-        models = await AsyncElevenLabs(api_key="none", base_url=base_url(served.url)).models.list()
-        assert [(model.model_id, model.can_do_text_to_speech) for model in models] == [("fake", True)]
-
-
-@pytest.mark.filterwarnings("ignore:websockets:DeprecationWarning")  # of what the package uses
-async def test_deepgram_models() -> None:
-    async with serving() as served:
-        base = base_url(served.url)
-        here = DeepgramClientEnvironment(base=base, production=base, agent=base, agent_rest=base)
-        models = await AsyncDeepgramClient(api_key="none", environment=here).manage.v1.models.list()
-        assert [voice.name for voice in models.tts or ()] == ["hum", "drone"]
-        assert models.stt == []
-
-
-async def test_openai_models() -> None:
-    async with serving() as served, openai.AsyncOpenAI(api_key="x", base_url=f"{base_url(served.url)}/v1") as client:
-        assert [model.id async for model in client.models.list()] == ["fake", *MODEL_NAMES]
-        assert (await client.models.retrieve("tts-1")).id == "tts-1"
-        with pytest.raises(openai.NotFoundError):
-            await client.models.retrieve("none")
 
 
 async def test_openai_errors_where_there_is_nothing() -> None:

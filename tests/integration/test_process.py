@@ -101,7 +101,9 @@ async def server_process(
         assert process.stderr is not None
         lines: list[dict[str, Any]] = []
         while not lines or lines[-1]["event"] != "ready":
-            lines.append(json.loads(await process.stderr.readline()))
+            line = await process.stderr.readline()
+            assert line, lines
+            lines.append(json.loads(line))
         (url,) = [line["url"] for line in lines if line["event"] == "listening"]
         yield process, url, lines
         lines += [json.loads(line) for line in (await process.stderr.read()).splitlines()]
@@ -136,7 +138,7 @@ async def test_sigterm_ends_the_process_and_no_user_text_is_in_its_log() -> None
         assert len(heard.decode()) == 14 * 60 * 48
         process.terminate()
         assert await closed_with(client) == 1001
-    assert process.returncode == EXIT_OK
+    assert process.returncode == EXIT_OK, lines
     events = [line["event"] for line in lines]
     assert [events.count(event) for event in ("starting", "ready", "draining", "stopped")] == [1, 1, 1, 1]
     ends = [line for line in lines if line["event"] in ("context done", "context cancelled")]
@@ -152,7 +154,7 @@ async def test_sigterm_while_loading_does_not_wait_for_the_load() -> None:
         assert await process.stdout.readline() == b"loading\n"
         process.terminate()
         _, stderr = await process.communicate()
-    assert process.returncode == EXIT_OK
+    assert process.returncode == EXIT_OK, stderr.decode()
     events = [json.loads(line)["event"] for line in stderr.splitlines()]
     assert events[-2:] == ["stopped while the engine was loading", "stopped"]
 
@@ -166,7 +168,7 @@ async def test_sigterm_does_not_wait_for_an_engine_that_hangs(engine: str, event
             pass
         process.terminate()
         _, stderr = await process.communicate()
-    assert process.returncode == EXIT_OK
+    assert process.returncode == EXIT_OK, stderr.decode()
     assert json.loads(stderr.splitlines()[-1])["event"] == "stopped"
 
 
@@ -182,13 +184,13 @@ async def test_systemd_hears_of_its_life(tmp_path: Path, monkeypatch: pytest.Mon
                 while sign not in told:
                     told.append(await asyncio.get_running_loop().sock_recv(manager, 100))
 
-        async with server_process() as (process, _, _):
+        async with server_process() as (process, _, lines):
             await hear(b"WATCHDOG=1")
             await hear(b"READY=1")
             process.terminate()
             await hear(b"STOPPING=1")
     assert told[-1] == b"STOPPING=1"
-    assert process.returncode == EXIT_OK
+    assert process.returncode == EXIT_OK, lines
 
 
 async def test_the_second_sigint_exits_now() -> None:
@@ -213,7 +215,7 @@ async def test_a_log_that_nobody_reads_holds_nothing_up() -> None:
         await client.until(wire.Cancelled)
         process.terminate()
         assert await closed_with(client) == 1001
-    assert process.returncode == EXIT_OK
+    assert process.returncode == EXIT_OK, lines
     assert len(lines) > 1000
 
 
@@ -236,7 +238,7 @@ async def test_a_limit_on_open_files_is_kept_and_told() -> None:
             assert (await get(url, "/healthz"))[0] == 200
             assert (await get(url, "/readyz"))[0] == 503
         process.terminate()
-    assert process.returncode == EXIT_OK
+    assert process.returncode == EXIT_OK, lines
     assert [line["reason"] for line in lines if line["event"] == "a socket is refused"]
 
 
@@ -248,5 +250,5 @@ async def test_no_room_for_a_single_socket_is_an_error_with_its_remedy() -> None
         sys.executable, "-c", SERVER, "{}", stderr=asyncio.subprocess.PIPE, preexec_fn=limit_files
     )
     _, stderr = await process.communicate()
-    assert process.returncode == EXIT_FAILED
+    assert process.returncode == EXIT_FAILED, stderr.decode()
     assert "ulimit -n" in json.loads(stderr.splitlines()[-1])["reason"]

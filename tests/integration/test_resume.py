@@ -1,13 +1,15 @@
 """A session that goes on after its socket: what a client gets that comes back, and what one gets that must not."""
 
+import contextlib
 import gc
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.raw_client import raw_connection, text_frame
 from tests.integration.resuming_client import ResumingClient, resuming, wait_for_nobody
-from tests.integration.wire_client import Running, running, serving
+from tests.integration.wire_client import Running, Served, running, serving
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.fake.engine import FakeEngine, Script
@@ -31,6 +33,29 @@ async def uncut(text: str, script: Script = SLOWLY) -> ResumingClient:
         await client.send(wire.Open(context="a"), wire.Text("a", text), wire.End("a"))
         await client.until(wire.Done)
         return client
+
+
+async def until_it_speaks(client: ResumingClient) -> None:
+    """`TEXT`, and may say more."""
+    await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
+    await client.until(AudioMessage)
+
+
+@contextlib.asynccontextmanager
+async def heard_whole() -> AsyncIterator[tuple[Served, ResumingClient]]:
+    """A client to disturb while it hears `TEXT`; then it has what one gets whose socket does not drop."""
+    async with serving(SLOWLY) as served, resuming(served.url) as client:
+        await client.send(wire.Open(context="a"), wire.Text("a", TEXT), wire.End("a"))
+        yield served, client
+        while not is_done(client):
+            await client.receive()
+        assert without_timing(client.frames) == without_timing((await uncut(TEXT)).frames)
+        assert served.engine.cancels == []
+
+
+def is_done(client: ResumingClient) -> bool:
+    last = client.frames[-1] if client.frames else b""
+    return isinstance(last, str) and isinstance(codec.decode_server(last), wire.Done)
 
 
 def without_timing(frames: list[str | bytes]) -> list[object]:
@@ -57,41 +82,29 @@ async def until_held(running: Running, holding: Holding, num_held: int) -> None:
 
 
 async def test_every_byte_comes_once_while_generation_goes_on() -> None:
-    expected = await uncut(TEXT)
-    async with serving(SLOWLY) as served, resuming(served.url) as client:
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT), wire.End("a"))
+    async with heard_whole() as (served, client):
         for _ in range(3):
             await client.until(AudioMessage)
         client.drop()
         await served.until(lambda engine: engine.num_live == 0)
-        assert served.engine.cancels == []
         assert (await client.come_back()).received == 3
-        await client.until(wire.Done)
-        assert without_timing(client.frames) == without_timing(expected.frames)
 
 
 async def test_what_was_sent_and_never_read_comes_again() -> None:
-    expected = await uncut(TEXT)
-    async with serving(SLOWLY) as served, resuming(served.url) as client:
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT), wire.End("a"))
+    async with heard_whole() as (_, client):
         await client.until(wire.Done)
         del client.frames[2:]
         client.drop()
         await client.come_back()
-        await client.until(wire.Done)
-        assert without_timing(client.frames) == without_timing(expected.frames)
 
 
 async def test_a_socket_may_drop_again_while_what_was_missed_is_sent() -> None:
-    expected = await uncut(TEXT)
-    async with serving(SLOWLY) as served, resuming(served.url) as client:
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT), wire.End("a"))
-        while not (client.frames and without_timing(client.frames)[-1] == without_timing(expected.frames)[-1]):
+    async with heard_whole() as (_, client):
+        while not is_done(client):
             for _ in range(3):
                 await client.receive()
             client.drop()
             await client.come_back()
-        assert without_timing(client.frames) == without_timing(expected.frames)
 
 
 async def test_the_client_learns_which_of_its_messages_came() -> None:
@@ -134,8 +147,7 @@ async def test_a_context_ends_while_nobody_is_there() -> None:
 
 async def test_a_cancel_is_heard_on_the_next_socket() -> None:
     async with serving(SLOWLY) as served, resuming(served.url) as client:
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-        await client.until(AudioMessage)
+        await until_it_speaks(client)
         client.drop()
         await client.come_back()
         num_before = len(client.packets)
@@ -157,14 +169,11 @@ async def test_paced_audio_goes_on() -> None:
 
 
 async def test_a_session_on_a_live_socket_is_taken_over() -> None:
-    expected = await uncut(TEXT)
-    async with serving(SLOWLY) as served, resuming(served.url) as client:
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT), wire.End("a"))
+    async with heard_whole() as (_, client):
         await client.until(AudioMessage)
         old = client.websocket
         await client.come_back()
         await client.until(wire.Done)
-        assert without_timing(client.frames) == without_timing(expected.frames)
         await old.wait_closed()
         assert (old.close_code, old.close_reason) == (1008, "taken_over")
 
@@ -195,18 +204,13 @@ async def test_a_socket_that_takes_nothing_is_cut_and_its_session_waits(monkeypa
 
 
 async def test_two_sockets_may_fight_and_nothing_is_lost() -> None:
-    expected = await uncut(TEXT)
-    async with serving(SLOWLY) as served, resuming(served.url) as client:
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT), wire.End("a"))
+    async with heard_whole() as (served, client):
         await client.until(AudioMessage)
         rival = ResumingClient(served.url)
         rival.ready, rival.frames = client.ready, client.frames
         for fighter in (rival, client) * 10:
             await fighter.come_back()
         await rival.leave()
-        await client.until(wire.Done)
-        assert without_timing(client.frames) == without_timing(expected.frames)
-        assert served.engine.cancels == []
 
 
 async def test_other_contexts_and_new_ones_go_on_in_the_same_session() -> None:
@@ -232,8 +236,7 @@ async def test_who_closes_or_never_acknowledged_has_everything_cancelled_at_once
             await client.connect()
         else:
             await client.dial()
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-        await client.until(AudioMessage)
+        await until_it_speaks(client)
         if is_told:
             await client.websocket.close()
         await client.leave()
@@ -299,8 +302,7 @@ async def test_what_was_acknowledged_is_not_kept() -> None:
 async def test_time_runs_out() -> None:
     async with serving(SLOWLY, resume_s=1) as served, resuming(served.url) as client:
         assert client.ready.limits.resume_seconds == 1
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-        await client.until(AudioMessage)
+        await until_it_speaks(client)
         client.drop()
         await served.until(lambda engine: len(engine.cancels) == 1)
         await client.dial()
@@ -313,8 +315,7 @@ async def test_a_server_may_resume_nothing() -> None:
         assert (client.ready.token, client.ready.limits.resume_seconds) == ("", 0)
         await client.send(wire.Resume("s", "t"))
         await refused(client, "unsupported", "does not resume sessions")
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-        await client.until(AudioMessage)
+        await until_it_speaks(client)
         client.drop()
         await served.until(lambda engine: len(engine.cancels) == 1)
 
@@ -351,8 +352,7 @@ async def test_all_together_keep_no_more_than_they_may() -> None:
 async def test_a_client_that_is_away_holds_its_contexts_and_no_socket() -> None:
     async with running(FakeEngine(SLOWLY)) as running_, resuming(running_.gateway.url) as client:
         gateway = running_.gateway
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-        await client.until(AudioMessage)
+        await until_it_speaks(client)
         client.drop()
         await until_held(running_, Holding.ABSENT, 1)
         assert [gateway.quotas.in_all(holding) for holding in Holding] == [0, 1, 1, 1]
@@ -389,8 +389,7 @@ async def test_as_many_are_waited_for_as_may_have_sockets() -> None:
     async with running(engine, sockets_per_address=1) as running_:
         for num_earlier in range(3):
             async with resuming(running_.gateway.url) as client:
-                await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-                await client.until(AudioMessage)
+                await until_it_speaks(client)
             await until_held(running_, Holding.SOCKET, 0)
             await until_held(running_, Holding.ABSENT, 1)
             await engine.until(lambda: len(engine.cancels) >= num_earlier)  # noqa: B023 - waited for in this round
@@ -400,8 +399,7 @@ async def test_as_many_are_waited_for_as_may_have_sockets() -> None:
 async def test_a_drain_waits_for_nobody_who_is_away() -> None:
     engine = FakeEngine(SLOWLY)
     async with running(engine, drain_s=60) as running_, resuming(running_.gateway.url) as client:
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-        await client.until(AudioMessage)
+        await until_it_speaks(client)
         client.drop()
         await until_held(running_, Holding.ABSENT, 1)
         running_.stop.set()
@@ -418,8 +416,7 @@ async def test_a_key_that_is_taken_back_ends_what_waits_with_it(tmp_path: Path) 
         url = running_.gateway.url
         async with resuming(url, **as_ann) as ann, resuming(url, **as_ben) as ben:
             for client in (ann, ben):
-                await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-                await client.until(AudioMessage)
+                await until_it_speaks(client)
                 client.drop()
             await until_held(running_, Holding.ABSENT, 2)
             await ben.dial()
@@ -433,8 +430,7 @@ async def test_a_key_that_is_taken_back_ends_what_waits_with_it(tmp_path: Path) 
 
 async def test_an_engine_that_hangs_is_told_on_the_next_socket() -> None:
     async with running(FakeEngine(SLOWLY)) as running_, resuming(running_.gateway.url) as client:
-        await client.send(wire.Open(context="a"), wire.Text("a", TEXT))
-        await client.until(AudioMessage)
+        await until_it_speaks(client)
         client.drop()
         await until_held(running_, Holding.ABSENT, 1)
         running_.gateway.meet_engine("the engine hangs")

@@ -13,7 +13,7 @@ import pytest
 from cartesia import AsyncCartesia
 from deepgram import AsyncDeepgramClient
 from deepgram.environment import DeepgramClientEnvironment
-from elevenlabs.client import AsyncElevenLabs, ElevenLabs
+from elevenlabs.client import AsyncElevenLabs
 from elevenlabs.core.api_error import ApiError
 
 from tests.integration.http_client import audio_of_events, base_url, native_pcm, post
@@ -69,18 +69,6 @@ async def test_openai_whole_and_streamed() -> None:
         assert audio_of_events(await streamed.read()) == expected
 
 
-async def test_openai_without_async() -> None:
-    expected = await native_pcm(TEXT)
-
-    def hear(url: str) -> bytes:
-        with openai.OpenAI(api_key="none", base_url=f"{base_url(url)}/v1") as client:
-            speech = client.audio.speech.create(model="tts-1", voice="nova", input=TEXT, response_format="pcm")
-            return bytes(speech.content)
-
-    async with serving() as served:
-        assert await asyncio.to_thread(hear, served.url) == expected
-
-
 async def test_openai_errors_are_its_own() -> None:
     async with serving(Script(refusals={0: Overloaded("full", retry_after_ms=100)}), waiting_s=0.0) as served:
         async with openai_of(served, max_retries=1) as client:
@@ -89,17 +77,6 @@ async def test_openai_errors_are_its_own() -> None:
             speech = await client.audio.speech.create(model="m", voice="v", input=TEXT)  # comes back by itself
             assert speech.content
         assert len(served.engine.requests) == 1
-
-
-async def test_openai_that_leaves_is_not_spoken_to() -> None:
-    async with serving(STALL) as served, openai_of(served) as client:
-        asked = {"model": "m", "voice": "v", "input": TEXT, "response_format": "pcm"}
-        async with client.audio.speech.with_streaming_response.create(**asked) as streamed:
-            await anext(streamed.iter_bytes())
-            async with client.audio.speech.with_streaming_response.create(**asked) as second:  # beside it
-                assert await second.read()
-        await served.until(lambda engine: engine.num_live == 0)
-        assert len(served.engine.cancels) == 1
 
 
 # --- elevenlabs -------------------------------------------------------------------------------------------
@@ -127,14 +104,6 @@ async def test_elevenlabs_convert_and_stream() -> None:
         assert (request.voice, request.speed, request.seed) == ("drone", 1.1, 3)
         assert (request.language, request.is_normalized) == ("en", False)
     assert len(heard) == len(expected) // 6
-
-
-async def test_elevenlabs_without_async() -> None:
-    def hear(url: str) -> bytes:
-        return b"".join(ElevenLabs(api_key="none", base_url=base_url(url)).text_to_speech.stream("any", text=TEXT))
-
-    async with serving() as served:
-        assert (await asyncio.to_thread(hear, served.url))[:2] == b"\xff\xfb", "MP3 at 44.1 kHz"
 
 
 async def test_elevenlabs_errors_are_its_own() -> None:

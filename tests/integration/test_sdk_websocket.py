@@ -1,8 +1,9 @@
 """The `cartesia`, `deepgram-sdk` and `elevenlabs` packages by WebSocket: they hear what a native client hears."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def http_base(served: Served) -> str:
     return ws_base(served).replace("ws://", "http://")
 
 
-# --- cartesia ---------------------------------------------------------------------------------------------
+# --- what each package does ---------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -48,22 +49,109 @@ def cartesia_context(connection: Any, **fields: Any) -> Any:
     return connection.context(model_id="sonic-3", voice={"mode": "id", "id": "any"}, output_format=PCM, **fields)
 
 
-async def cartesia_audio(context: Any) -> bytes:
-    return b"".join([event.audio async for event in context.receive() if event.type == "chunk"])
-
-
 async def cartesia_turn(connection: Any, text: str) -> bytes:
     context = cartesia_context(connection)
     half = len(text) // 2
     await context.push(text[:half])
     await context.push(text[half:])
     await context.no_more_inputs()
-    return await cartesia_audio(context)
+    return b"".join([event.audio async for event in context.receive() if event.type == "chunk"])
 
 
-async def test_cartesia_turns_on_one_socket() -> None:
-    async with asyncio.timeout(TIMEOUT_S), serving() as served, cartesia_socket(served) as connection:
-        assert [await cartesia_turn(connection, text) for text in TURNS] == await native_turns(TURNS)
+async def cartesia_interrupted(connection: Any) -> None:
+    context = cartesia_context(connection)
+    await context.push(LONG)
+    async for event in context.receive():
+        if event.type == "chunk":
+            break
+    await context.cancel()
+
+
+@asynccontextmanager
+async def deepgram_socket(served: Served) -> AsyncIterator[Any]:
+    base = http_base(served)
+    environment = DeepgramClientEnvironment(base=base, production=ws_base(served), agent=base, agent_rest=base)
+    client = AsyncDeepgramClient(api_key="none", environment=environment)
+    asked = {"model": "aura-2-thalia-en", "encoding": "linear16", "sample_rate": "24000"}
+    async with client.speak.v1.connect(**asked) as connection:
+        assert (await connection.recv()).type == "Metadata"
+        yield connection
+        await connection.send_close()
+
+
+async def deepgram_until(connection: Any, kind: str) -> list[Any]:
+    heard: list[Any] = []
+    while not heard or getattr(heard[-1], "type", None) != kind:
+        heard.append(await connection.recv())
+    return heard
+
+
+async def deepgram_turn(connection: Any, text: str) -> bytes:
+    for word in text.split(" "):
+        await connection.send_text(SpeakV1Text(type="Speak", text=f"{word} "))
+    await connection.send_flush()
+    return b"".join(frame for frame in await deepgram_until(connection, "Flushed") if isinstance(frame, bytes))
+
+
+async def deepgram_interrupted(connection: Any) -> None:
+    await connection.send_text(SpeakV1Text(type="Speak", text=LONG))
+    await connection.send_flush()
+    while not isinstance(await connection.recv(), bytes):
+        pass
+    await connection.send_clear()
+    await deepgram_until(connection, "Cleared")
+
+
+@asynccontextmanager
+async def elevenlabs_socket(served: Served) -> AsyncIterator[Any]:
+    """A client: the package makes a socket for each turn."""
+    client = ElevenLabs(api_key="none", base_url=http_base(served))
+    client.text_to_speech._ws_base_url = ws_base(served)  # the package itself speaks TLS only
+    yield client
+
+
+def elevenlabs_hearing(client: Any, text: str) -> Any:
+    words = (f"{word} " for word in text.split(" "))
+    return client.text_to_speech.convert_realtime("any", text=words, output_format="pcm_24000")
+
+
+async def elevenlabs_turn(client: Any, text: str) -> bytes:
+    return await asyncio.to_thread(lambda: b"".join(elevenlabs_hearing(client, text)))
+
+
+async def elevenlabs_interrupted(client: Any) -> None:
+    await asyncio.to_thread(lambda: next(iter(elevenlabs_hearing(client, LONG))))
+
+
+@dataclass(frozen=True)
+class Package:
+    socket: Callable[[Served], AbstractAsyncContextManager[Any]]
+    turn: Callable[[Any, str], Awaitable[bytes]]
+    interrupted: Callable[[Any], Awaitable[None]]  # after some audio of `LONG`
+
+
+PACKAGES = {
+    "cartesia": Package(cartesia_socket, cartesia_turn, cartesia_interrupted),
+    "deepgram": Package(deepgram_socket, deepgram_turn, deepgram_interrupted),
+    "elevenlabs": Package(elevenlabs_socket, elevenlabs_turn, elevenlabs_interrupted),
+}
+
+
+# --- what each of them hears --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", PACKAGES.values(), ids=PACKAGES)
+async def test_turns_an_interruption_and_two_at_once(package: Package) -> None:
+    async with asyncio.timeout(TIMEOUT_S), serving() as served, package.socket(served) as connection:
+        assert [await package.turn(connection, text) for text in TURNS] == await native_turns(TURNS)
+    async with asyncio.timeout(TIMEOUT_S), serving(SLOW) as served, package.socket(served) as connection:
+        await package.interrupted(connection)
+        await served.until(lambda engine: engine.num_live == 0 and len(engine.cancels) == 1)
+        assert await package.turn(connection, TURNS[1]) == (await native_turns(TURNS))[1]
+    async with asyncio.timeout(TIMEOUT_S), serving() as served:
+        async with package.socket(served) as one, package.socket(served) as other:
+            heard = await asyncio.gather(package.turn(one, TURNS[0]), package.turn(other, TURNS[0]))
+        assert set(heard) == set(await native_turns([TURNS[0], TURNS[0]]))
 
 
 async def test_cartesia_times_and_flushes() -> None:
@@ -76,43 +164,6 @@ async def test_cartesia_times_and_flushes() -> None:
     times = [event.word_timestamps for event in events if event.type == "timestamps"]
     assert "".join(word for each in times for word in each.words).replace(" ", "") == "Hellothere"
     assert times[-1].end[-1] == pytest.approx(0.6)
-
-
-async def test_cartesia_interrupted() -> None:
-    async with asyncio.timeout(TIMEOUT_S), serving(SLOW) as served, cartesia_socket(served) as connection:
-        context = cartesia_context(connection)
-        await context.push(LONG)
-        async for event in context.receive():
-            if event.type == "chunk":
-                break
-        await context.cancel()
-        assert await cartesia_turn(connection, TURNS[1]) == (await native_turns(TURNS))[1]
-        assert len(served.engine.cancels) == 1
-
-
-async def test_cartesia_conversations_side_by_side() -> None:
-    async with (
-        asyncio.timeout(TIMEOUT_S),
-        serving() as served,
-        cartesia_socket(served) as one,
-        cartesia_socket(served) as other,
-    ):
-        heard = await asyncio.gather(cartesia_turn(one, TURNS[0]), cartesia_turn(other, TURNS[0]))
-    assert set(heard) == set(await native_turns([TURNS[0], TURNS[0]]))
-
-
-async def test_cartesia_refused() -> None:
-    full = Script(refusals={0: Overloaded("full", retry_after_ms=100)})
-    async with (
-        asyncio.timeout(TIMEOUT_S),
-        serving(full, waiting_s=0) as served,
-        cartesia_socket(served) as connection,
-    ):
-        context = cartesia_context(connection)
-        await context.push(TURNS[0], continue_=False)
-        (refusal,) = [event async for event in context.receive()]
-        assert (refusal.type, refusal.error_code) == ("error", "concurrency_limited")
-        assert await cartesia_turn(connection, TURNS[1]), "and the socket stays"
 
 
 async def test_cartesia_without_async() -> None:
@@ -136,108 +187,27 @@ async def test_cartesia_without_async() -> None:
     assert heard == (await native_turns(TURNS))[1]
 
 
-# --- deepgram ---------------------------------------------------------------------------------------------
+# --- refused ------------------------------------------------------------------------------------------------
+
+FULL = Script(refusals={0: Overloaded("full", retry_after_ms=100)})
 
 
-@asynccontextmanager
-async def deepgram_socket(served: Served, **options: Any) -> AsyncIterator[Any]:
-    base = http_base(served)
-    environment = DeepgramClientEnvironment(base=base, production=ws_base(served), agent=base, agent_rest=base)
-    client = AsyncDeepgramClient(api_key="none", environment=environment)
-    asked = {"model": "aura-2-thalia-en", "encoding": "linear16", "sample_rate": "24000", **options}
-    async with client.speak.v1.connect(**asked) as connection:
-        yield connection
-
-
-async def deepgram_until(connection: Any, kind: str, heard: list[Any]) -> list[Any]:
-    while not heard or getattr(heard[-1], "type", None) != kind:
-        heard.append(await connection.recv())
-    return heard
-
-
-async def deepgram_turn(connection: Any, text: str) -> bytes:
-    for word in text.split(" "):
-        await connection.send_text(SpeakV1Text(type="Speak", text=f"{word} "))
-    await connection.send_flush()
-    heard = await deepgram_until(connection, "Flushed", [])
-    return b"".join(frame for frame in heard if isinstance(frame, bytes))
-
-
-async def test_deepgram_turns_on_one_socket() -> None:
-    async with asyncio.timeout(TIMEOUT_S), serving() as served, deepgram_socket(served) as connection:
-        assert (await connection.recv()).type == "Metadata"
-        assert [await deepgram_turn(connection, text) for text in TURNS] == await native_turns(TURNS)
-        await connection.send_close()
-
-
-async def test_deepgram_interrupted() -> None:
-    async with asyncio.timeout(TIMEOUT_S), serving(SLOW) as served, deepgram_socket(served) as connection:
-        await connection.send_text(SpeakV1Text(type="Speak", text=LONG))
-        await connection.send_flush()
-        while not isinstance(await connection.recv(), bytes):
-            pass
-        await connection.send_clear()
-        await deepgram_until(connection, "Cleared", [])
-        assert await deepgram_turn(connection, TURNS[1]) == (await native_turns(TURNS))[1]
-        assert len(served.engine.cancels) == 1
-
-
-async def test_deepgram_conversations_side_by_side() -> None:
+async def test_cartesia_refused() -> None:
     async with (
         asyncio.timeout(TIMEOUT_S),
-        serving() as served,
-        deepgram_socket(served) as one,
-        deepgram_socket(served) as other,
+        serving(FULL, waiting_s=0) as served,
+        cartesia_socket(served) as connection,
     ):
-        heard = await asyncio.gather(deepgram_turn(one, TURNS[0]), deepgram_turn(other, TURNS[0]))
-    assert set(heard) == set(await native_turns([TURNS[0], TURNS[0]]))
-
-
-# --- elevenlabs -------------------------------------------------------------------------------------------
-
-
-def elevenlabs_of(served: Served) -> ElevenLabs:
-    client = ElevenLabs(api_key="none", base_url=http_base(served))
-    client.text_to_speech._ws_base_url = ws_base(served)  # the package itself speaks TLS only
-    return client
-
-
-def elevenlabs_turn(served: Served, text: str, on_audio: Callable[[], bool] = lambda: True) -> bytes:
-    """`on_audio`: whether to go on."""
-    words = (f"{word} " for word in text.split(" "))
-    heard = b""
-    for audio in elevenlabs_of(served).text_to_speech.convert_realtime("any", text=words, output_format="pcm_24000"):
-        heard += audio
-        if not on_audio():
-            break
-    return heard
-
-
-async def test_elevenlabs_turns() -> None:
-    async with asyncio.timeout(TIMEOUT_S), serving() as served:
-        heard = [await asyncio.to_thread(elevenlabs_turn, served, text) for text in TURNS]
-    assert heard == await native_turns(TURNS)
-
-
-async def test_elevenlabs_interrupted() -> None:
-    async with asyncio.timeout(TIMEOUT_S), serving(SLOW) as served:
-        await asyncio.to_thread(elevenlabs_turn, served, LONG, lambda: False)
-        await served.until(lambda engine: engine.num_live == 0 and len(engine.cancels) == 1)
-        heard = await asyncio.to_thread(elevenlabs_turn, served, TURNS[1])
-    assert heard == (await native_turns(TURNS))[1]
-
-
-async def test_elevenlabs_conversations_side_by_side() -> None:
-    async with asyncio.timeout(TIMEOUT_S), serving() as served:
-        turns = [asyncio.to_thread(elevenlabs_turn, served, TURNS[0]) for _ in range(2)]
-        heard = await asyncio.gather(*turns)
-    assert set(heard) == set(await native_turns([TURNS[0], TURNS[0]]))
+        context = cartesia_context(connection)
+        await context.push(TURNS[0], continue_=False)
+        (refusal,) = [event async for event in context.receive()]
+        assert (refusal.type, refusal.error_code) == ("error", "concurrency_limited")
+        assert await cartesia_turn(connection, TURNS[1]), "and the socket stays"
 
 
 async def test_elevenlabs_refused() -> None:
-    full = Script(refusals={0: Overloaded("full", retry_after_ms=100)})
-    async with asyncio.timeout(TIMEOUT_S), serving(full, waiting_s=0) as served:
+    async with asyncio.timeout(TIMEOUT_S), serving(FULL, waiting_s=0) as served, elevenlabs_socket(served) as client:
         with pytest.raises(ApiError) as caught:
-            await asyncio.to_thread(elevenlabs_turn, served, TURNS[0])
+            await elevenlabs_turn(client, TURNS[0])
     assert "overloaded" in str(caught.value.body), "the message, or the reason of the close"
     assert caught.value.status_code == 1008

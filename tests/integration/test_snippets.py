@@ -258,6 +258,7 @@ async def test_a_model_is_given_a_voice_and_served(tmp_path: Path) -> None:
             told = ""
             while "ready" not in told:
                 told = (await process.stdout.readline()).decode()
+                assert told, "it says why on standard error"
         finally:
             process.send_signal(signal.SIGTERM)
             await process.communicate()

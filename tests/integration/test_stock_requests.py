@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.integration.http_client import audio_of_events, native_pcm, post
-from tests.integration.test_dialects import audio_of, peer
+from tests.integration.vendors import audio_of, peer
 from tests.integration.wire_client import serving
 from voicegate.engine.fake.engine import Fault, FaultKind, Script
 from voicegate.protocol.dialects.one_shot import LEAD_MS

@@ -37,15 +37,6 @@ async def test_text_in_tokens_comes_back_as_exactly_its_audio() -> None:
         assert aligned[0].items[0].start_ms == 0
 
 
-@pytest.mark.parametrize("frame_ms", [40, 60])
-async def test_longer_frames(frame_ms: int) -> None:
-    async with serving() as served, served.client() as client:
-        await client.speak("a", "abcde", format=wire.Format(frame_ms=frame_ms))  # type: ignore[arg-type]
-        heard = await client.until_done("a")
-        check_tone(heard, 0, num_characters=5)
-        assert {message.pts_48k % (frame_ms * 48) for message in heard.audio[:-1]} == {0}
-
-
 async def test_pcm_ends_exactly() -> None:
     async with serving(Script(ms_per_character=50)) as served, served.client() as client:
         await client.speak("a", "abc", format=wire.Format(codec="pcm_s16le"))
@@ -114,22 +105,6 @@ async def test_cancel_in_mid_stream_and_the_id_is_free_again() -> None:
         await client.speak("a", "again")
         check_tone(await client.until_done("a"), 1, num_characters=5)
         assert len({heard.opened.handle for heard in client.heard["a"]}) == 2
-
-
-async def test_an_id_is_free_right_after_its_end() -> None:
-    async with serving() as served, served.client() as client:
-        for n in range(5):
-            await client.speak("a", "abc")
-            check_tone(await client.until_done("a"), n, num_characters=3)
-
-
-async def test_playback_reports_are_welcome_at_any_time() -> None:
-    async with serving() as served, served.client() as client:
-        await client.speak("a", "abc")
-        await client.send(wire.Playback("a", played_ms=20, buffer_ms=40))
-        await client.until_done("a")
-        await client.send(wire.Playback("a", played_ms=180), wire.Ping("still here"))
-        assert await client.receive() == wire.Pong("still here")
 
 
 async def test_requests_reach_the_engine_as_asked() -> None:

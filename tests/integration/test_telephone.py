@@ -2,17 +2,21 @@
 
 import asyncio
 import base64
+import gc
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import av
 import numpy as np
 import orjson
 import pytest
+from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as dial
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 
 from tests.integration.stub_llm import StubLlm
 from tests.integration.wire_client import Served, serving
@@ -37,7 +41,7 @@ def no_hang() -> Iterator[None]:
 class Twilio:
     """The other end of the socket: plays what comes in order, at its pace, and returns marks when they are reached."""
 
-    def __init__(self, socket: Any) -> None:
+    def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self.played = b""
         self.buffered: list[dict[str, Any]] = []
@@ -46,7 +50,8 @@ class Twilio:
         self.is_silent = asyncio.Event()
 
     async def tell(self, event: str, **fields: object) -> None:
-        await self._socket.send(orjson.dumps({"event": event, "streamSid": STREAM, **fields}).decode())
+        with suppress(ConnectionClosed):  # after `vanish`, that is
+            await self._socket.send(orjson.dumps({"event": event, "streamSid": STREAM, **fields}).decode())
 
     async def begin(self) -> None:
         await self._socket.send('{"event": "connected", "protocol": "Call", "version": "1.0.0"}')
@@ -54,7 +59,15 @@ class Twilio:
         await self.tell("start", start={"streamSid": STREAM, "callSid": "CA1", "mediaFormat": media})
         await self.tell("media", media={"track": "inbound", "payload": base64.b64encode(b"\xff" * 160).decode()})
 
+    def vanish(self) -> None:
+        """Without a close frame."""
+        self._socket.transport.abort()
+
     async def listen(self) -> None:
+        with suppress(ConnectionClosed):
+            await self._listen()
+
+    async def _listen(self) -> None:
         async for text in self._socket:
             message = orjson.loads(text)
             assert message["streamSid"] == STREAM
@@ -139,3 +152,15 @@ async def test_a_caller_is_greeted_and_interrupts_by_a_key() -> None:
     remembered = told[4][1]
     assert STORY.startswith(remembered)
     assert 0 < sum(map(str.isalnum, remembered)) <= heard + 10, "what was played, and what had been sent is dropped"
+
+
+async def test_a_caller_whose_network_fails_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """In the middle of speech: the call reads and writes then."""
+    with StubLlm([STORY]).serving() as stub:
+        stub.may_go_on.set()
+        async with serving(Script(real_time_factor=0.05)) as served, calling(served, stub) as twilio:
+            await twilio.has_sound.wait()
+            twilio.vanish()
+            await served.until(lambda engine: engine.num_live == 0)
+    gc.collect()  # a task whose error nothing asks for tells it when it goes
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -9,7 +9,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,6 @@ from tests.integration.resuming_client import resuming
 from tests.integration.test_metrics import scrape
 from tests.integration.test_process import server_process
 from tests.integration.wire_client import TIMEOUT_S, closed_with, connect_to, running, serving
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.python.client import connect
 from voicegate.clients.python.errors import ConnectFailed, InvalidInput
 from voicegate.engine.fake.engine import FakeEngine
@@ -38,11 +37,7 @@ from voicegate.gateway.server.server import Gateway
 from voicegate.gateway.session.quota import Holding
 from voicegate.protocol import messages as wire
 
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
+pytestmark = pytest.mark.usefixtures("no_hang")
 
 
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -302,7 +297,6 @@ async def test_who_does_not_shake_hands_makes_way_for_others(
 @on_both_loops
 async def test_who_leaves_in_the_middle_of_it_holds_nothing(authority: Authority) -> None:
     async with running(FakeEngine(), **authority.settings) as running_:
-        await running_.gateway.settled.wait()
         for head in (b"", b"\x16\x03\x01", b"\x16\x03\x01\x00\x05hello", b"\0" * 70_000):
             plain = await plain_connection(running_.gateway.url)
             plain.writer.write(head)
@@ -319,7 +313,6 @@ async def test_who_leaves_in_the_middle_of_it_holds_nothing(authority: Authority
 async def test_another_certificate_without_dropping_anybody(authority: Authority) -> None:
     async with running(FakeEngine(), **authority.settings) as running_:
         gateway = running_.gateway
-        await gateway.settled.wait()
         async with connect_to(gateway.url, ssl=authority.context) as client:
             first = await serial_of(gateway.url, authority.context)
             authority.issue()
@@ -336,7 +329,6 @@ async def test_another_certificate_without_dropping_anybody(authority: Authority
 
 async def test_when_it_expires_and_whether_it_could_be_read_are_metrics(authority: Authority) -> None:
     async with running(FakeEngine(), metrics_port=0, **authority.settings) as running_:
-        await running_.gateway.settled.wait()
         told = await scrape(running_)
         assert told("certificate_expiry_timestamp_seconds") == authority.expires_s
         assert told("last_reload_successful", file="certificate") == 1
@@ -443,7 +435,7 @@ async def test_sighup_reads_the_certificate_again(authority: Authority) -> None:
         while await serial_of(url, authority.context) == first:  # noqa: ASYNC110 - the process tells its log alone
             await asyncio.sleep(0.01)
         process.terminate()
-    assert process.returncode == 0
+    assert process.returncode == 0, lines
     assert "the certificate is read again" in [line["event"] for line in lines]
 
 

@@ -19,6 +19,7 @@ from websockets.exceptions import InvalidStatus
 from tests.integration.http_client import RawRequest, base_url
 from tests.integration.wire_client import serving
 from voicegate.engine.fake.engine import VOICES
+from voicegate.protocol.dialects.openai_speech import MODEL_NAMES
 from voicegate.protocol.messages import STREAM_PATH
 
 # These packages call what websockets and pydantic have deprecated.
@@ -143,6 +144,8 @@ async def test_a_handshake_that_is_refused_is_told_in_the_form_of_the_path() -> 
 def ask_all(url: str) -> None:
     here = base_url(url)
     with openai.OpenAI(api_key="none", base_url=f"{here}/v1/") as client:
+        assert [model.id for model in client.models.list()] == ["fake", *MODEL_NAMES]
+        assert client.models.retrieve("tts-1").id == "tts-1"
         with pytest.raises(openai.NotFoundError) as missing:
             client.models.retrieve("gpt-99")
         assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
@@ -152,6 +155,7 @@ def ask_all(url: str) -> None:
         assert (status.ok, status.version) == (True, "2026-08-14")
         assert [voice.id for voice in client.voices.list(limit=1)] == NAMES, "page after page"
         assert client.voices.list(limit=1).data[0].id == NAMES[0]
+        assert (client.voices.get(NAMES[1]).name, client.voices.get(NAMES[1]).language) == (NAMES[1], "en")
         assert [voice.id for voice in client.voices.list(limit=1, ending_before=NAMES[1]).data] == NAMES[:1]
         assert [voice.id for voice in client.voices.list(q=NAMES[1].upper()).data] == [NAMES[1]]
         with pytest.raises(cartesia.NotFoundError, match="voice_not_found"):
@@ -161,13 +165,21 @@ def ask_all(url: str) -> None:
     assert ([voice.voice_id for voice in first.voices], first.has_more, first.total_count) == (NAMES[:1], True, 2)
     second = eleven.voices.search(page_size=1, next_page_token=first.next_page_token)
     assert ([voice.voice_id for voice in second.voices], second.has_more) == (NAMES[1:], False)
-    with pytest.raises(ElevenLabsError) as absent:
-        eleven.voices.get("nobody")
-    assert absent.value.body["detail"]["status"] == "voice_not_found"
+    assert [model.model_id for model in eleven.models.list()] == ["fake"]
+    assert eleven.voices.settings.get(NAMES[0]).speed == eleven.voices.settings.get_default().speed == 1.0
+    for ask, name in (
+        (lambda: eleven.voices.get("nobody"), "voice_not_found"),
+        (lambda: eleven.voices.settings.get("nobody"), "voice_not_found"),
+        (eleven.user.get, "unsupported"),
+    ):
+        with pytest.raises(ElevenLabsError) as absent:
+            ask()
+        assert (absent.value.status_code, absent.value.body["detail"]["status"]) == (404, name)
     places = {"base": here, "production": here, "agent": here, "agent_rest": here}
     deepgram = DeepgramClient(api_key="none", environment=DeepgramClientEnvironment(**places))
     models = deepgram.manage.v1.models
-    (model, *_) = models.list().tts
+    (model, *_), no_ears = models.list().tts, models.list().stt
+    assert no_ears == []
     assert models.get(model.uuid_).name == NAMES[0]
     with pytest.raises(DeepgramError) as unknown:
         models.get("nobody")

@@ -61,7 +61,6 @@ class HeldEngine:
 @contextlib.asynccontextmanager
 async def watched(engine: Engine) -> AsyncIterator[Running]:
     async with running(engine, engine_timeout_s=LIMIT_S, waiting_s=0.0) as served:
-        await served.gateway.settled.wait()
         yield served
 
 
@@ -160,7 +159,6 @@ async def test_a_drain_while_one_token2wav_hangs_ends_whole_what_the_other_speak
     made = on_lanes()
     engine = threaded(made, patience_s=LIMIT_S)
     async with running(engine, engine_timeout_s=LIMIT_S, drain_s=1_000.0) as served:
-        await served.gateway.settled.wait()
         try:
             async with connect_to(served.gateway.url) as client:
                 made.lanes[0].hang()

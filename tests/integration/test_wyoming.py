@@ -78,7 +78,6 @@ class Client(AsyncTcpClient):
 @contextlib.asynccontextmanager
 async def serving(engine: FakeEngine | None = None, **settings: Any) -> AsyncIterator[Running]:
     async with running(engine or FakeEngine(), wyoming_port=0, **settings) as served:
-        await served.gateway.settled.wait()
         yield served
 
 
@@ -323,10 +322,19 @@ async def test_home_assistant_finds_it_by_its_name_while_it_is_there() -> None:
     try:
         async with running(FakeEngine(), **settings) as served:
             found = AsyncServiceInfo(announcement.SERVICE, name)
-            assert await found.async_request(browser.zeroconf, 3000)
+            assert await found.async_request(browser.zeroconf, 1000 * TIMEOUT_S)
             assert (found.parsed_addresses(), found.port) == (["127.0.0.1"], served.gateway.wyoming_port)
     finally:
         await browser.async_close()
+
+
+async def test_a_name_that_another_server_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"wyoming_port": 0, "wyoming_zeroconf": "gate-with-a-twin"}
+    async with running(FakeEngine(), **settings) as served:
+        await served.gateway.settled.wait()
+        monkeypatch.setattr(announcement, "_ANSWER_MS", 10_000)  # the machine may be busy
+        with pytest.raises(GatewayError, match="--wyoming-zeroconf gate-with-a-twin: another server has that name"):
+            await Gateway(GatewayConfig(port=0, **settings), FakeEngine()).serve_until(asyncio.Event())
 
 
 def test_a_name_without_a_port_is_refused() -> None:

@@ -171,11 +171,12 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(engine: Engine, **settings: Any) -> AsyncIterator[Running]:
+async def running(engine: Engine, *, waits_for_engine: bool = True, **settings: Any) -> AsyncIterator[Running]:
+    """`waits_for_engine`: until it is ready, or never going to be."""
     gateway, stop = Gateway(GatewayConfig(port=0, **settings), engine), asyncio.Event()
     async with asyncio.timeout(TIMEOUT_S), asyncio.TaskGroup() as tasks:
         exit_status = tasks.create_task(gateway.serve_until(stop))
-        await gateway.listening.wait()
+        await (gateway.settled if waits_for_engine else gateway.listening).wait()
         yield Running(gateway, stop, exit_status)
         stop.set()
 

@@ -14,7 +14,6 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.stepaudio2_engine import write_model
 from tests.support.tiny_engine import CONFIG
 from voicegate.engine.backends.disaggregated.addition import load_all_stages
-from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import Stages
 from voicegate.engine.model.model_json import load_model_config
@@ -40,9 +39,8 @@ def test_they_speak_as_one_device_does(family: Callable[[Path], Path], tmp_path:
     assert all_stages[0].flow is not all_stages[1].flow
     held = [free(stages) for stages in all_stages]
     together = Driven(all_stages, config)
-    assert isinstance(together.core, DisaggregatedCore)
     names = [together.say(f"u{place}", TEXT) for place in range(2)]
-    assert [core.num_live for core in together.core.cores] == [1, 1]
+    assert [core.num_live for core in together.several.cores] == [1, 1]
     together.run()
     alone = Driven(all_stages[:1], config)
     spoken = alone.say("alone", TEXT)

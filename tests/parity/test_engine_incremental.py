@@ -157,7 +157,7 @@ def test_a_cancel_gives_all_text_back_and_leaves_nothing(num_words: int) -> None
     end = writer.heard.end
     assert isinstance(end, Cancelled)
     assert end.spoken_text + end.remaining_text == "".join(pieces(SENTENCE)[:num_words])
-    assert core._pipeline.num_active == 0
+    assert not core._pipeline.active
 
 
 def test_two_that_grow_beside_each_other_are_what_they_are_alone() -> None:

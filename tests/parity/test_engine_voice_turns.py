@@ -67,19 +67,18 @@ def test_who_gave_the_room_back_speaks_as_before(stages: Stages, mode: SpeakingM
     guest = replace(stages.voices["rms"].voice, name="guest")
     assert add(engine, guest) is None
     assert held(engine) == ["guest", "slt"], "whose last words are longest ago"
-    for turn in range(2):
-        for name in ("rms", "guest", "slt"):
-            heard = engine.speak(f"{name} {turn}", TEXTS, voice=name, mode=mode)
-            assert isinstance(heard.end, Done)
-            assert heard.pcm == wanted["rms" if name == "guest" else name]
-            assert len(held(engine)) == 2
+    for name in ("rms", "guest", "slt"):
+        heard = engine.speak(f"again {name}", TEXTS, voice=name, mode=mode)
+        assert isinstance(heard.end, Done)
+        assert heard.pcm == wanted["rms" if name == "guest" else name]
+        assert len(held(engine)) == 2
     engine.core.remove_voice("guest")
 
 
 def test_many_voices_one_after_the_other(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=stages)
     wanted = engine.speak("own", TEXTS, voice="slt").pcm
-    names = [f"guest{number}" for number in range(12)]
+    names = [f"guest{number}" for number in range(5)]
     for voice in twins(stages.voices["slt"].voice, *names):
         assert add(engine, voice) is None
     for name in names:

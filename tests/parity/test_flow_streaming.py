@@ -1,7 +1,5 @@
 """Whatever the arrival of tokens and the others in a batch, a stream's frames are those of the whole at once."""
 
-from collections.abc import Sequence
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,13 +12,11 @@ from tests.support.flow import (
     make_runner,
     make_tokens,
     offline,
+    open_stream,
     render_alone,
     render_ready,
 )
-from voicegate.engine.flow.backend import FlowPrompt
 from voicegate.engine.flow.chunking import FirstBlocks
-from voicegate.engine.flow.runner import FlowRunner
-from voicegate.engine.flow.stream import BlockStream
 from voicegate.engine.flow.torch.offline import render_offline
 
 # Difference between two runs of equal arithmetic in differently shaped products.
@@ -81,17 +77,10 @@ def test_behind_a_lead_in_of_any_length_it_equals_offline_behind_the_same(
     assert_near(mel, expected, atol=PARITY_ATOL)
 
 
-def open_filled(runner: FlowRunner, prompt: FlowPrompt, tokens: Sequence[int]) -> BlockStream:
-    stream = runner.open(runner.prepare(prompt))
-    stream.append(tokens)
-    stream.finish()
-    return stream
-
-
 def test_dropped_stream_can_begin_again() -> None:
     runner = make_runner()
     prompt, tokens = make_prompt(13), make_tokens(60)
-    stream = open_filled(runner, prompt, tokens)
+    stream = open_stream(runner, 60, prompt_size=13)
     first = render_ready(runner, [stream])
     batch = runner.begin([stream])
     for _ in range(6):

@@ -1,7 +1,5 @@
 """The network and the sequences together against upstream's traces: hidden states, scores and every token."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from tests.unit.engine.llm.support import (
     golden_llm_config,
     golden_prompt,
     ids,
-    one_thread,
     run_unistream,
 )
 from voicegate.engine.llm.feed import Feed
@@ -26,12 +23,6 @@ CONFIG = golden_llm_config()
 GOLDEN = load_arrays("llm.npz")
 # Ten times what two correct float32 implementations differ by (golden README).
 HIDDEN_TOLERANCE = 3e-5
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The embedded model through the runner: its own reference tokens are likely, and batching changes nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -9,19 +9,12 @@ import tokenizers
 import torch
 
 from tests.support.golden import GOLDEN_DIR, TINY_MODEL_DIR
-from tests.unit.engine.llm.support import one_thread
 from voicegate.engine.llm.backend import LlmPrompt
 from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
 from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_metadata, load_state_dict
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @cache

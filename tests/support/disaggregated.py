@@ -123,6 +123,12 @@ class Driven:
         raise AssertionError("the engine is still busy")
 
     @property
+    def several(self) -> DisaggregatedCore:
+        """The core, where it is one of several."""
+        assert isinstance(self.core, DisaggregatedCore)
+        return self.core
+
+    @property
     def _num_fetched(self) -> int:
         cores = self.core.cores if isinstance(self.core, DisaggregatedCore) else [self.core]
         return sum(core.num_fetched for core in cores)

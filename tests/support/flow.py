@@ -130,6 +130,17 @@ def make_tokens(num_tokens: int, *, seed: int = 0) -> list[int]:
     return tokens
 
 
+def open_stream(
+    runner: FlowRunner, num_tokens: int = 0, *, prompt_size: int = 0, seed: int = 0, finish: bool = True
+) -> BlockStream:
+    """With so many tokens; `finish`: they are all that it will have."""
+    stream = runner.open(runner.prepare(make_prompt(prompt_size, seed=seed)))
+    stream.append(make_tokens(num_tokens, seed=seed))
+    if finish:
+        stream.finish()
+    return stream
+
+
 def render_ready(runner: FlowRunner, streams: Sequence[BlockStream]) -> list[torch.Tensor]:
     """The next block of each, in one batch."""
     batch = runner.begin(streams)

@@ -184,7 +184,7 @@ class HandDrivenEngine:
 
     def set_aside(self, utterance: Utterance) -> None:
         """As where others need its memory."""
-        utterance.listing.report()
+        self.core._roster.changed.add(utterance.key)
         self.core._speaking.set_aside(utterance)
 
     def _hear(self, events: list[EngineEvent]) -> None:
@@ -196,8 +196,8 @@ class HandDrivenEngine:
         for _ in range(max_steps):
             if not self.step():
                 roster = self.core._roster
-                self.core._look.at_changed(self.now_s)
-                assert not roster.num_waiting or roster.next_alarm_s(self.now_s) is not None, "room that nobody holds"
+                roster.look(self.now_s)
+                assert not roster.waiting or roster.next_alarm_s(self.now_s) is not None, "room that nobody holds"
                 return
         raise AssertionError("the engine is still busy")
 

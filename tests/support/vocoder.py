@@ -1,6 +1,6 @@
 """The vocoder with the golden weights, streamed and over a whole sequence at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import numpy as np
@@ -63,6 +63,11 @@ def offline_vocoder(model: VocoderModel) -> OfflineVocoder:
 def offline(runner: VocoderRunner, mel: torch.Tensor, *, is_final: bool) -> torch.Tensor:
     """Upstream's vocoder for mel [80, T], with a runner's weights: [480 T], not final [480 (T - 8)]."""
     return offline_vocoder(runner.model).render(mel, is_final=is_final)
+
+
+def chunks_of(mels: Iterable[torch.Tensor], plans: Sequence[Sequence[int]]) -> list[Sequence[torch.Tensor]]:
+    """The beginning of each mel [80, T], cut into as many frames as its plan has for each call."""
+    return [torch.split(mel[:, : sum(plan)], list(plan), dim=1) for mel, plan in zip(mels, plans, strict=False)]
 
 
 def feed_together(runner: VocoderRunner, chunks: Sequence[Sequence[torch.Tensor]]) -> list[list[torch.Tensor]]:

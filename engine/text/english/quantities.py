@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from voicegate.engine.text.english import numbers
-from voicegate.engine.text.english.abbreviations import MONTHS
+from voicegate.engine.text.english.abbreviations import MONTHS, WEEKDAY_BY_START
 from voicegate.engine.text.english.codes import CODES, SIDES
 from voicegate.engine.text.english.data import CURRENCIES, DATA, LONG_SIGNS, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
 from voicegate.engine.text.english.dates import DATES_AND_TIMES, TIMESTAMPS, read_slash_dates
@@ -91,7 +91,8 @@ def _mixed_fraction(match: Match) -> str:
 
 
 def _fraction(match: Match) -> str:
-    if match[0] in ("24/7", "9/11", "50/50", "20/20"):
+    is_split = int(match["top"]) + int(match["bottom"]) == 100 and int(match["top"]) >= 50  # 60/40
+    if is_split or match[0] in ("24/7", "9/11", "20/20"):
         return f" {numbers.say_integer(match['top'])} {numbers.say_integer(match['bottom'])} "
     return f" {numbers.say_fraction(match['top'], match['bottom'])} "
 
@@ -129,13 +130,19 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"(?<![\d.,])\d{1,3}\.\d{3}\.\d{3}(?![\d.]*\d)", lambda match: match[0].replace(".", ","), "."),
     (r"(\d{3}[ .-]\d{4}) x\.? ?(?=\d{1,5}(?!\w|\.\d))", r"\1 extension ", " x"),
     (
-        r"(?<=\d)x(?= (?:an?|per|daily|weekly|faster|slower|more|less|higher|lower|bigger|larger|smaller|the|as)\b)",
+        r"(?<=\d)(?<!\b0)x(?= (?:an?|per|daily|weekly|faster|slower|more|less|higher|lower|bigger|larger|smaller|the"
+        r"|as)\b|[.,;!?](?!\w)|\s*\Z)",
         " times",
     ),
     (r"(?<![\w.-])(?<!0)(\d++(?:\.\d++)?+)e(-?\d{1,3})(?!\w)", r"\1 E \2", "e"),
+    (r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})/(?=\d{1,2}(?![\d.]))", r"\1 slash ", "/"),  # a network
+    (
+        r"(?<![\w.'-])(?<![Tt]he )(Mon|Wed|Sat|Sun)(?=,? \d{1,2}(?::\d\d)? ?(?:-|to \d|[AaPp]\.?[Mm]\b))",
+        lambda match: WEEKDAY_BY_START[match[1]],
+    ),
     (r"(\d{2,3})/(?=\d{2,3} ?mmHg)", r"\1 over ", "mmHg"),
     (r"\b((?:BP|[Bb]lood pressure)\D{0,14}\d{2,3})/(?=\d{2,3}(?![\d/]))", r"\1 over ", "/"),
-    (r"(?<=ft )(\d{1,2}) in\b(?!\.\w)", r"\1 inches", "ft "),
+    (r"(?<=ft )(\d{1,2}) in\b(?!\.\w)(?:\.(?= [a-z]))?", r"\1 inches", "ft "),
     (r"(?<![\w'])([3-8])'(\d{1,2})(?:\"|(?!\w))", r"\1 foot \2", "'"),
     (r"(\d\.\d{1,3}) s\b", r"\1 sec", " s"),
     (r"(?<=\d) ?° ?([NSEW])\b", lambda match: f" degrees {SIDES[match[1]]}", "°"),

@@ -63,7 +63,7 @@ _CODE: Final = any_of(DATA["currency_codes"]["codes"])
 # As it is written by hand: "w/ milk", "w/o sugar".
 _SHORTHAND: Final = (
     (re.compile(r"(?<![\w/])w/o(?![\w/])"), "without"),
-    (re.compile(r"(?<![\w/])w/(?= ?[A-Za-z]|\s?\Z)"), "with "),
+    (re.compile(r"(?<![\w/])w/(?= ?[A-Za-z]| [\d$€£]|\s?\Z)"), "with "),
     (re.compile(r"(?<![\w/])c/o(?![\w/])"), "care of"),
     # Two currencies: EUR/USD.
     (re.compile(rf"\b({_CODE})/({_CODE})\b"), lambda match: " ".join(match[1] + match[2])),

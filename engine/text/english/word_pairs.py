@@ -38,7 +38,8 @@ def belongs(held: str, word: str) -> bool | None:
     stem = split_tail(word)[0]
     held_stem = split_tail(held)[0]
     if held_stem in _WEEKDAYS:
-        return (stem[:1].isupper() and stem.lower() in MONTH_BY_NAME) or stem[:3] in WEEKDAY_BY_START
+        is_date = (stem[:1].isupper() and stem.lower() in MONTH_BY_NAME) or stem[:3] in WEEKDAY_BY_START
+        return is_date or stem[:1].isdigit()
     if held in _SIDES:
         return stem[:1].isdigit() or stem[:1].isupper()
     if held in FIRST_OF_UNIT:

@@ -6,8 +6,7 @@ from typing import Final
 
 from voicegate.engine.text.languages.converters import Converters
 from voicegate.engine.text.languages.definition import LanguageEntry
-from voicegate.engine.text.languages.rules import NO_WORD_BEHIND, Rule, first
-from voicegate.engine.text.languages.said import Said
+from voicegate.engine.text.languages.rules import NO_WORD_BEHIND, Rule, Said, first
 from voicegate.engine.text.patterns import any_of
 
 _MILLION: Final = Decimal(1_000_000)

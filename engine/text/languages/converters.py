@@ -108,10 +108,10 @@ class Converters:
         whole, fraction = self.written.digits(number)
         return Decimal(f"{whole}.{fraction}") if fraction else Decimal(whole)
 
-    def unit_name(self, sign: str) -> str:
-        """Alone, of one or of a part of one."""
+    def unit_name(self, sign: str, plural: str = "") -> str:
+        """Alone, of a part of one, or in that plural category of CLDR's."""
         names = self.measures.units[sign].names
-        return names.get(self._entry.units.alone, names["other"]).replace("{0}", "").strip()
+        return names.get(plural or self._entry.units.alone, names["other"]).replace("{0}", "").strip()
 
     def code(self, text: str) -> str:
         """Digit by digit, a pause between groups."""

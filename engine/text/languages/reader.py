@@ -18,10 +18,10 @@ from voicegate.engine.text.languages.rules import (
     NO_WORD_BEFORE,
     NO_WORD_BEHIND,
     Rule,
+    Said,
     first,
     is_behind,
 )
-from voicegate.engine.text.languages.said import Said
 from voicegate.engine.text.languages.signs import SIGNS, Signs
 from voicegate.engine.text.languages.templates import Template
 from voicegate.engine.text.patterns import any_of
@@ -29,12 +29,13 @@ from voicegate.engine.text.punctuation import tidy
 from voicegate.engine.text.web import AddressWords
 
 
-def abbreviations_of(entry: LanguageEntry, units: Collection[str]) -> Callable[[str], str]:
-    """Readings of abbreviations; `units` are units where a number is before them: 45 min."""
+def abbreviations_of(entry: LanguageEntry, units: Collection[str], currencies: Collection[str]) -> Callable[[str], str]:
+    """Readings of abbreviations, but for units behind a number (45 min.) and signs of money before one (Fr. 20)."""
     said = {name.replace(" ", ""): words for name, words in entry.abbreviations.items()}
-    said |= {
+    capital = {
         name[0].upper() + name[1:]: words[0].upper() + words[1:] for name, words in said.items() if name[0].islower()
     }
+    said = capital | said
     if not said:
         return lambda text: text
     # Not within a word, nor behind a letter with a stop: U.S.A. has no S.
@@ -47,6 +48,8 @@ def abbreviations_of(entry: LanguageEntry, units: Collection[str]) -> Callable[[
         name = match[0].replace(" ", "")
         is_unit = name.removesuffix(".") in units or name in units
         if is_unit and match.string[: match.start()].rstrip(" ")[-1:].isdecimal():
+            return match[0]
+        if name in currencies and match.string[match.end() :].lstrip(" ")[:1].isdecimal():
             return match[0]
         is_end = name.endswith(".") and name in ending and not match.string[match.end() :].strip()
         runs_on = match.string[match.end() : match.end() + 1].isalnum()
@@ -127,7 +130,7 @@ class Reader:
         self._agreement = tuple(map(self._rule, entry.agreement))
         self._amounts = Amounts(entry, converters, tuple(map(self._rule, entry.units.cases)))
         self._signs = Signs(entry, converters)
-        self._abbreviations = abbreviations_of(entry, measures.units)
+        self._abbreviations = abbreviations_of(entry, measures.units, measures.currencies)
         self._weekdays = (
             _weekday_ranges(measures.weekdays, entry.days or f"{{first}} {entry.range} {{last}}")
             if entry.blanks == "around"

@@ -7,6 +7,14 @@ from typing import Final, NamedTuple
 # Characters of the earlier text that any rule or frame looks at.
 MAX_BEFORE_CHARS: Final = 60
 
+
+class Said(NamedTuple):
+    """Words in the place of a part of the text."""
+
+    words: str
+    end: int  # of the part
+
+
 _WORD: Final = r"[^\W_]"
 NO_WORD_BEFORE: Final = rf"(?<!{_WORD})"
 NO_WORD_BEHIND: Final = rf"(?!{_WORD})"

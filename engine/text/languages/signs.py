@@ -8,7 +8,7 @@ from typing import Final
 
 from voicegate.engine.text.languages.converters import Converters
 from voicegate.engine.text.languages.definition import LanguageEntry
-from voicegate.engine.text.languages.said import Said
+from voicegate.engine.text.languages.rules import NO_WORD_BEHIND, Said
 from voicegate.engine.text.patterns import any_of
 
 # Signs that are said in every language; each has its words for them.
@@ -17,6 +17,7 @@ _ORNAMENT: Final = re.compile(r"([=<>+#&@^~/:-])\1+")
 # Units between a number and the dash of its range: 9時〜17時, 9h-17h.
 _UNIT_END: Final = re.compile(r"\d ?[^\W\d_]{1,2}\Z")
 _AMOUNT_END: Final = re.compile(r"(?:[\d%‰°€$£¥₽₩²³]|°[CF])\Z")
+_SERIAL_END: Final = re.compile(r"[A-Z]\d+[A-Z]+\d*\Z")  # A1B2-9923
 _RESULT: Final = re.compile(r" ?[=+×÷*]")
 _TERM: Final = re.compile(r"[=+×÷*] ?[\d.,]+ ?\Z")
 _MAX_LOOK: Final = 12
@@ -31,6 +32,8 @@ class Signs:
         currency = any_of(self.currencies)
         self._run = re.compile(rf"[{re.escape(SIGNS)}]+|{currency}")
         self._amount = re.compile(rf" ?(?:{currency})? ?(?=\d)")
+        self._price_end = re.compile(rf"\d ?(?:{any_of(converters.measures.currencies)})\Z")
+        self._unit = re.compile(rf"(?:{any_of(converters.measures.units)}){NO_WORD_BEHIND}")
 
     def say(self, text: str, place: int) -> Said | None:
         run = self._run.match(text, place)
@@ -42,6 +45,8 @@ class Signs:
             return self._dash(text, place, end)
         if run[0] in (":", "/") or _ORNAMENT.fullmatch(run[0]):
             words = self._between(text, place, end, run[0], behind)
+            if words == self._entry.per and (unit := self._unit.match(text, end)):  # 5 €/kg
+                return Said(self._apart(f"{words} {self._converters.unit_name(unit[0], 'one')}"), unit.end())
             return Said(self._apart(words), end) if words else None
         signs = [run[0]] if run[0] in self._entry.signs else run[0]
         names = " ".join(filter(None, (self._name(sign, behind) for sign in signs)))
@@ -58,7 +63,9 @@ class Signs:
             return self._entry.signs.get(sign, "")
         if sign == "/" and text[place - 2 : place].strip(" ").isdecimal() and behind.isdecimal():
             return self._entry.signs["÷"]
-        is_price = sign == "/" and _AMOUNT_END.search(text, max(place - _MAX_LOOK, 0), place) and behind.isalpha()
+        ends = (_AMOUNT_END, self._price_end)
+        is_amount = any(end.search(text, max(place - _MAX_LOOK, 0), place) for end in ends)
+        is_price = sign == "/" and is_amount and behind.isalpha()
         return self._entry.per if is_price else ""
 
     def _name(self, sign: str, behind: str) -> str:
@@ -76,6 +83,8 @@ class Signs:
         start = max(place - _MAX_LOOK, 0)
         before = text[start:place]
         amount = before.rstrip(" ")
+        if _SERIAL_END.search(before):
+            return Said(" ", end)
         if _AMOUNT_END.search(amount) or _UNIT_END.search(amount):
             is_minus = text[place] == "-" and self._is_arithmetic(text, before, behind.end())
             return Said(self._apart(self._entry.minus if is_minus else self._entry.range), end)

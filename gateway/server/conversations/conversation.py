@@ -28,7 +28,6 @@ from voicegate.gateway.session.actions import (
     Submit,
     Withdraw,
 )
-from voicegate.gateway.session.observer import Both
 from voicegate.gateway.session.quota import Owner
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
@@ -82,9 +81,9 @@ class Conversation:
         self._pronunciations = services.pronunciations
         self._meters = services.meters
         self.session_id = session_id
-        observer = services.meters.observer(caller.tag)
+        observers = services.meters.observers(caller.tag)
         if services.trace is not None:
-            observer = Both(observer, services.trace(caller.trace_parent))
+            observers.append(services.trace(caller.trace_parent))
         self._session = Session(
             session_id=session_id,
             info=info,
@@ -92,7 +91,7 @@ class Conversation:
             quotas=services.quotas,
             owner=owner,
             token=token,
-            observer=observer,
+            observers=observers,
         )
         self._loop = asyncio.get_running_loop()
         self._deadline, self._sending, self._holding_up = Alarm(), Alarm(), Alarm()

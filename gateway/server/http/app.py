@@ -16,6 +16,7 @@ from voicegate.gateway.server.http.lists import Lists
 from voicegate.gateway.server.http.openapi import document
 from voicegate.gateway.server.http.pages import KNOWN, Pages, json, missing, no_handshake
 from voicegate.gateway.server.http.reading import Reading
+from voicegate.gateway.server.http.refused import ANSWERED, answer_refusal
 from voicegate.gateway.server.http.requests import speech_routes
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.tokens import Tokens
@@ -55,6 +56,7 @@ def build_app(stage: Stage) -> ASGIApp:
         *Reading(stage).routes,
         Route("/openapi.json", show_document),
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: answer_error})
+    handlers = {HTTPException: answer_error, **dict.fromkeys(ANSWERED, answer_refusal)}
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False
     return Gatekeeper(app, routes, stage.sites, stage.access, stage.services.meters)

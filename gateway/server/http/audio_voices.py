@@ -6,11 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from voicegate.engine.interface import EngineError, UnknownVoice
-from voicegate.gateway.server.http.pages import json, unready
-from voicegate.gateway.server.http.refused import Refused
+from voicegate.engine.interface import UnknownVoice
+from voicegate.gateway.server.http.pages import json
+from voicegate.gateway.server.http.refused import known
 from voicegate.gateway.server.http.stage import Stage
-from voicegate.gateway.server.http.voices import Voices, refusal_of
+from voicegate.gateway.server.http.voices import Voices
 
 
 class AudioVoices:
@@ -26,21 +26,15 @@ class AudioVoices:
             Route("/v1/audio/voices/{name}", self._remove, methods=["DELETE"]),
         ]
 
-    async def _list(self, request: Request) -> Response:
-        status = self._stage.status()
-        if status.info is None:
-            return unready(request, status.unready_reason or "not ready")
-        names = [voice.name for voice in status.info.voices]
+    async def _list(self, _request: Request) -> Response:
+        names = [voice.name for voice in known(self._stage.status()).voices]
         voices = [{"id": name, "name": name} for name in names]
         uploaded = self._voices.uploaded
         return json({"voices": voices, "uploaded_voices": [uploaded[name] for name in names if name in uploaded]})
 
     async def _add(self, request: Request) -> Response:
         """There one of the same name is always replaced."""
-        try:
-            new, added = await self._voices.add(request, is_replacing=True)
-        except (Refused, EngineError) as error:
-            return refusal_of(request, error)
+        new, added = await self._voices.add(request, is_replacing=True)
         uploaded = self._voices.uploaded[added.name]
         transcript = {"ref_text": new.transcript} if new.transcript else {}
         return json({"success": True, "voice": {**uploaded, **transcript, "remark": added.remark}})
@@ -51,6 +45,4 @@ class AudioVoices:
             await self._voices.remove(request, name)
         except UnknownVoice:
             return json({"success": False, "error": f"Voice {name[:80]!r} not found"}, HTTPStatus.NOT_FOUND)
-        except (Refused, EngineError) as error:
-            return refusal_of(request, error)
         return json({"success": True, "message": f"Voice {name!r} deleted successfully"})

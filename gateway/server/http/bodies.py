@@ -6,22 +6,20 @@ from typing import Final
 
 from starlette.requests import Request
 
+from voicegate.gateway.server.http.refused import Refused
+from voicegate.protocol.dialects.one_shot import Problem
+from voicegate.protocol.errors import ErrorCode
+
 # For a body to arrive in. Lower refuses uploads over slow lines; higher lets who sends nothing hold a place for longer.
 _TIMEOUT_S: Final = 30.0
 _SHOWN_CHARS: Final = 80
 
 
-class BodyRefused(Exception):
-    def __init__(self, status: HTTPStatus, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Raises BodyRefused, and Starlette's ClientDisconnect."""
+    """Raises Refused, and Starlette's ClientDisconnect."""
     if (coding := request.headers.get("Content-Encoding", "identity").lower()) not in ("identity", ""):
         text = f"the body is in Content-Encoding {coding[:_SHOWN_CHARS]}; send it as it is"
-        raise BodyRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
+        raise unfit_body(text, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     if declared_bytes(request) > max_bytes:
         raise _too_large(max_bytes)
     body = bytearray()
@@ -32,7 +30,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
                 if len(body) > max_bytes:
                     raise _too_large(max_bytes)
     except TimeoutError:
-        raise BodyRefused(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {_TIMEOUT_S:g} s") from None
+        raise unfit_body(f"the body did not come within {_TIMEOUT_S:g} s", HTTPStatus.REQUEST_TIMEOUT) from None
     return bytes(body)
 
 
@@ -42,5 +40,9 @@ def declared_bytes(request: Request) -> int:
     return int(declared) if declared.isdecimal() else 0
 
 
-def _too_large(max_bytes: int) -> BodyRefused:
-    return BodyRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is too large; at most {max_bytes} bytes")
+def _too_large(max_bytes: int) -> Refused:
+    return unfit_body(f"the body is too large; at most {max_bytes} bytes", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+
+
+def unfit_body(message: str, status: HTTPStatus = HTTPStatus.BAD_REQUEST, *, field: str | None = None) -> Refused:
+    return Refused(Problem(ErrorCode.BAD_MESSAGE, message, field=field), status)

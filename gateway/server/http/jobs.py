@@ -16,8 +16,8 @@ from starlette.routing import Route
 from voicegate.gateway.server.http.bodies import read_body
 from voicegate.gateway.server.http.lists import page_size
 from voicegate.gateway.server.http.pages import json, problem
-from voicegate.gateway.server.http.refused import Refused
-from voicegate.gateway.server.http.requests import check_key, engine_info, refusing_bodies, retry_header, take_place
+from voicegate.gateway.server.http.refused import Refused, retry_header
+from voicegate.gateway.server.http.requests import check_key, engine_info, refusing_bodies, take_place
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.visitor import visitor_of
 from voicegate.gateway.server.jobs.cutting import Part, parts_of

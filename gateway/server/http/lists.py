@@ -11,7 +11,8 @@ from starlette.routing import Route
 
 from voicegate import __version__
 from voicegate.engine.interface import EngineInfo, VoiceInfo
-from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
+from voicegate.gateway.server.http.pages import json, problem, unknown_voice
+from voicegate.gateway.server.http.refused import known
 from voicegate.gateway.server.http.vendors import vendor_by_headers
 from voicegate.gateway.server.status import Status
 from voicegate.protocol.dialects.deepgram_speak import DeepgramSpeak
@@ -49,10 +50,7 @@ class Lists:
 
     def _of(self, answer: Callable[[EngineInfo, Request], Response]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            status = self._status()
-            if status.info is None:
-                return unready(request, status.unready_reason or "not ready")
-            return answer(status.info, request)
+            return answer(known(self._status()), request)
 
         return endpoint
 
@@ -137,7 +135,7 @@ def _default_settings(_info: EngineInfo, _request: Request) -> Response:
 
 
 def _settings(info: EngineInfo, request: Request) -> Response:
-    voice = _find_voice(info, request)
+    voice = find_voice(info, request)
     return unknown_voice(request) if voice is None else json(_SETTINGS)
 
 
@@ -167,7 +165,7 @@ def page_size(request: Request, name: str) -> int:
 
 
 def _cartesia_voice(info: EngineInfo, request: Request) -> Response:
-    voice = _find_voice(info, request)
+    voice = find_voice(info, request)
     return unknown_voice(request) if voice is None else json(_as_cartesia(voice, info))
 
 
@@ -187,6 +185,6 @@ def _as_cartesia(voice: VoiceInfo, info: EngineInfo) -> dict[str, object]:
     }
 
 
-def _find_voice(info: EngineInfo, request: Request) -> VoiceInfo | None:
+def find_voice(info: EngineInfo, request: Request) -> VoiceInfo | None:
     name = request.path_params["name"]
     return next((voice for voice in info.voices if voice.name == name), None)

@@ -16,7 +16,7 @@ from voicegate.gateway.server.http import pages_static
 from voicegate.gateway.server.http.pages_static import StaticFile
 from voicegate.gateway.server.http.vendors import VENDORS, problem_body, vendor_of
 from voicegate.gateway.server.http.visitor import request_id_of
-from voicegate.gateway.server.status import RETRY_AFTER_S, Status
+from voicegate.gateway.server.status import Status
 from voicegate.protocol.dialects.catalogue import PATHS as DIALECT_PATHS
 from voicegate.protocol.errors import ErrorCode
 from voicegate.protocol.messages import STREAM_PATH
@@ -155,21 +155,15 @@ def unknown_voice(request: Request) -> Response:
     return problem(request, HTTPStatus.NOT_FOUND, ErrorCode.UNKNOWN_VOICE.value, line)
 
 
-def missing(request: Request, status: HTTPStatus, line: str, **headers: str) -> Response:
-    """Unknown fields of a body: one line for people, and for a vendor's programs as `problem`."""
+def missing(
+    request: Request, status: HTTPStatus, line: str, *, code: ErrorCode = ErrorCode.UNSUPPORTED, **headers: str
+) -> Response:
+    """One line for people, and for a vendor's programs as `problem`."""
     if vendor_of(request.url.path, request.headers) is None:
         return text(status, line, **headers)
-    return problem(request, status, ErrorCode.UNSUPPORTED.value, line, **headers)
+    return problem(request, status, code.value, line, **headers)
 
 
 def refused(status: Status) -> Response:
     assert status.refusal is not None
     return text(HTTPStatus.SERVICE_UNAVAILABLE, status.refusal, Retry_After=str(status.retry_after_s))
-
-
-def unready(request: Request, reason: str) -> Response:
-    """One line for people, and for a vendor's programs as `problem`."""
-    status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry_After": str(RETRY_AFTER_S)}
-    if vendor_of(request.url.path, request.headers) is None:
-        return text(status, reason, **headers)
-    return problem(request, status, ErrorCode.OVERLOADED.value, reason, **headers)

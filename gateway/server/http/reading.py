@@ -12,12 +12,12 @@ from starlette.routing import Route
 
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.preview import ReadClause, preview
-from voicegate.gateway.server.http.bodies import BodyRefused, read_body
-from voicegate.gateway.server.http.pages import json, problem, unready
+from voicegate.gateway.server.http.bodies import read_body
+from voicegate.gateway.server.http.pages import json
+from voicegate.gateway.server.http.refused import Refused, known
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.session.opening import find_refusal
-from voicegate.protocol.dialects.one_shot import RequestViolation, decode
-from voicegate.protocol.errors import ErrorCode
+from voicegate.protocol.dialects.one_shot import Problem, decode
 from voicegate.protocol.messages import Open
 
 # Higher -> a longer text takes a processor from speech, some 10 us a character.
@@ -42,18 +42,11 @@ class Reading:
         return [Route("/v1/reading", self._read, methods=["POST"])]
 
     async def _read(self, request: Request) -> Response:
-        status = self._stage.status()
-        if (info := status.info) is None:
-            return unready(request, status.unready_reason or "the engine is not ready")
-        try:
-            asked = decode(await read_body(request, _MAX_BODY_BYTES), _Asked)
-        except BodyRefused as refusal:
-            return problem(request, refusal.status, ErrorCode.BAD_MESSAGE.value, str(refusal))
-        except RequestViolation as violation:
-            return problem(request, HTTPStatus.BAD_REQUEST, ErrorCode.BAD_MESSAGE.value, violation.message)
+        info = known(self._stage.status())
+        asked = decode(await read_body(request, _MAX_BODY_BYTES), _Asked)
         opening = Open(context="reading", language=asked.language, pronunciations=asked.pronunciations)
         if (reason := find_refusal(opening, info)) is not None:
-            return problem(request, HTTPStatus.BAD_REQUEST, reason.code.value, reason.message)
+            raise Refused(Problem(reason.code, reason.message), HTTPStatus.BAD_REQUEST)
         own = (Dictionary(asked.pronunciations),) if asked.pronunciations else ()
         shared = self._stage.services.pronunciations.dictionary
         dictionaries = own if shared is None else (*own, shared)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from math import ceil
 from typing import Final
 
 from starlette.requests import Request
@@ -17,18 +16,18 @@ from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.conversations.conversation import Conversation
 from voicegate.gateway.server.entrance.callers import caller_of
 from voicegate.gateway.server.http.answer import Answer
-from voicegate.gateway.server.http.bodies import BodyRefused, declared_bytes, read_body
+from voicegate.gateway.server.http.bodies import declared_bytes, read_body, unfit_body
 from voicegate.gateway.server.http.clones import problem_of
 from voicegate.gateway.server.http.enrolment import MAX_RECORDING_CHARS
 from voicegate.gateway.server.http.pages import json
-from voicegate.gateway.server.http.refused import Refused
+from voicegate.gateway.server.http.refused import Refused, refused_by, retry_header
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.vendors import VENDORS, Vendor, naming_headers
 from voicegate.gateway.server.http.visitor import request_id_of, visitor_of
 from voicegate.gateway.server.status import RETRY_AFTER_S
 from voicegate.gateway.session.adapting import Adapted, adapted
 from voicegate.gateway.session.quota import Excess, Owner
-from voicegate.protocol.dialects.one_shot import OneShot, Problem, Reference, RequestViolation
+from voicegate.protocol.dialects.one_shot import OneShot, Problem, Reference
 from voicegate.protocol.dialects.openai_speech import OpenAiSpeech
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 from voicegate.protocol.messages import Open, SessionMessage
@@ -127,14 +126,14 @@ class SpeechEndpoint:
         return shot
 
     async def _body(self, request: Request, owner: Owner, upload: AsyncExitStack) -> bytes:
-        """`upload` holds a place where it is as long as recordings are. Raises BodyRefused, Refused."""
+        """`upload` holds a place where it is as long as recordings are. Raises Refused."""
         max_bytes, enrolment = self._stage.max_body_bytes, self._stage.enrolment
         is_long = declared_bytes(request) > max_bytes
         if not self._takes_recordings or not (is_long or "Transfer-Encoding" in request.headers):
             return await read_body(request, max_bytes)
         if is_long and not enrolment.is_allowed:
             text = f"the body is too large; at most {max_bytes} bytes. Recordings (ref_audio) need --enrolment"
-            raise BodyRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text)
+            raise unfit_body(text, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         try:
             enrolment.check(request)  # before it has a place: a key's tokens would keep them from the key
         except Refused:
@@ -182,14 +181,11 @@ def check_key(owner: Owner, stage: Stage) -> None:
 
 @contextmanager
 def refusing_bodies() -> Iterator[None]:
-    """Around what reads a body. Raises Refused for one that is too long or breaks off, and for what is wrong in it."""
+    """Around what reads a body. Raises Refused for what is wrong in it."""
     try:
         yield
-    except BodyRefused as refused:
-        raise Refused(Problem(ErrorCode.BAD_MESSAGE, str(refused)), refused.status) from refused
     except ProtocolViolation as violation:
-        field = violation.field if isinstance(violation, RequestViolation) else None
-        raise Refused(Problem(violation.code, violation.message, field=field)) from violation
+        raise refused_by(violation) from violation
 
 
 def engine_info(stage: Stage) -> EngineInfo:
@@ -199,13 +195,6 @@ def engine_info(stage: Stage) -> EngineInfo:
         raise Refused(Problem(ErrorCode.OVERLOADED, status.unready_reason, status.retry_after_s * 1000))
     assert status.info is not None, "the engine is ready"
     return status.info
-
-
-def retry_header(problem: Problem) -> dict[str, str]:
-    """Also of a key's own excess, which a native client resolves by itself: others' SDKs read nothing else."""
-    if problem.retry_after_ms is not None:
-        return {"Retry_After": str(ceil(problem.retry_after_ms / 1000))}
-    return {"Retry_After": str(RETRY_AFTER_S)} if problem.code is ErrorCode.TOO_MANY_CONTEXTS else {}
 
 
 def _not_followed_header(made: Adapted) -> dict[str, str]:

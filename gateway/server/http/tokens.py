@@ -18,11 +18,12 @@ from starlette.routing import Route
 
 from voicegate.gateway.auth.keyring import Key
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server.http.bodies import BodyRefused, read_body
-from voicegate.gateway.server.http.pages import json, problem
+from voicegate.gateway.server.http.bodies import read_body
+from voicegate.gateway.server.http.pages import json
+from voicegate.gateway.server.http.refused import Refused
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.visitor import key_in
-from voicegate.protocol.dialects.one_shot import RequestViolation, decode
+from voicegate.protocol.dialects.one_shot import Problem, decode
 from voicegate.protocol.errors import ErrorCode
 
 _MAX_BODY_BYTES: Final = 1024
@@ -81,18 +82,12 @@ class Tokens:
         return [Route(path, partial(self._mint, form), methods=["POST"]) for path, form in _FORMS.items()]
 
     async def _mint(self, form: _Form, request: Request) -> Response:
-        try:
-            body = await read_body(request, _MAX_BODY_BYTES)
-            asked = decode(body or b"{}", form.asked)
-        except BodyRefused as refused:
-            return problem(request, refused.status, ErrorCode.BAD_MESSAGE.value, str(refused))
-        except RequestViolation as violation:
-            return problem(request, HTTPStatus.BAD_REQUEST, ErrorCode.BAD_MESSAGE.value, violation.message)
+        asked = decode(await read_body(request, _MAX_BODY_BYTES) or b"{}", form.asked)
         # Asked anew: it may have been taken back while the body came.
         key = key_in(request, self._access) if self._access.asks_for_keys else _ANYBODY
         if key is None:
             text = "only a key gets a token, and a token is none"
-            return problem(request, HTTPStatus.FORBIDDEN, ErrorCode.UNAUTHORIZED.value, text)
+            raise Refused(Problem(ErrorCode.UNAUTHORIZED, text), HTTPStatus.FORBIDDEN)
         seconds = _DEFAULT_S if asked.seconds is None else int(asked.seconds)
         log.info("token made", key=key.name, seconds=seconds)
         return json(form.answer(self._access.mint(key, math.ceil(time.time() + seconds)), seconds))

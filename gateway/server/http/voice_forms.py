@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final
 
 from starlette.datastructures import FormData, UploadFile
@@ -11,12 +10,10 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from voicegate.engine.interface import NewVoice
-from voicegate.gateway.server.http.bodies import BodyRefused, read_body
+from voicegate.gateway.server.http.bodies import read_body, unfit_body
 from voicegate.gateway.server.http.enrolment import MAX_RECORDING_BYTES
 from voicegate.gateway.server.http.refused import Refused
-from voicegate.protocol.dialects.one_shot import Problem
 from voicegate.protocol.dialects.reference import transcript_of
-from voicegate.protocol.errors import ErrorCode
 
 _MAX_FIELDS: Final = 16
 _MAX_FIELD_BYTES: Final = 16 * 1024
@@ -51,19 +48,16 @@ class _FormInMemory(MultiPartParser):
 
 async def read_form(request: Request) -> Upload:
     """Raises Refused, and Starlette's ClientDisconnect."""
-    try:
-        body = await read_body(request, MAX_RECORDING_BYTES)
-    except BodyRefused as refused:
-        raise _bad(str(refused), status=refused.status) from refused
+    body = await read_body(request, MAX_RECORDING_BYTES)
     if not request.headers.get("Content-Type", "").lower().startswith("multipart/form-data"):
         raise _no_recording()
     limits = {"max_files": 1, "max_fields": _MAX_FIELDS, "max_part_size": _MAX_FIELD_BYTES}
     try:
         form = await _FormInMemory(request.headers, _pieces(body), **limits).parse()
     except MultiPartException as error:
-        raise _bad(error.message) from error
+        raise unfit_body(error.message) from error
     except UnicodeError as error:  # of charsets that only Python has
-        raise _bad(f"the form is not in the charset that it names: {error}") from error
+        raise unfit_body(f"the form is not in the charset that it names: {error}") from error
     try:
         return await _voice_in(form)
     finally:
@@ -76,7 +70,7 @@ async def _voice_in(form: FormData) -> Upload:
     fields = {name: _text(form, names) for name, names in _NAMES.items()}
     replace = fields["replace"].strip().lower()
     if replace not in (*_TRUE, *_FALSE):
-        raise _bad(f"replace is {replace[:_ECHO_CHARS]!r}; it must be true or false", "replace")
+        raise unfit_body(f"replace is {replace[:_ECHO_CHARS]!r}; it must be true or false", field="replace")
     file = _recording(form)
     voice = NewVoice(
         name=fields["name"],
@@ -94,20 +88,22 @@ def _check_names(form: FormData) -> None:
     for name in form:
         if name not in (*texts, *_RECORDING, *_IGNORED):
             known = ", ".join((_RECORDING[0], *_NAMES))
-            raise _bad(f"the form has {name[:_ECHO_CHARS]!r}, which is no field of it; there are {known}", name)
+            raise unfit_body(
+                f"the form has {name[:_ECHO_CHARS]!r}, which is no field of it; there are {known}", field=name
+            )
         if len(form.getlist(name)) > 1:
-            raise _bad(f"the form has {name!r} more than once", name)
+            raise unfit_body(f"the form has {name!r} more than once", field=name)
         if name in texts and not isinstance(form[name], str):
-            raise _bad(f"{name} came as a file; send its text: curl -F '{name}=<FILE'", name)
+            raise unfit_body(f"{name} came as a file; send its text: curl -F '{name}=<FILE'", field=name)
     if given := [name for name in _RECORDING if isinstance(form.get(name), str)]:
-        raise _bad(f"{given[0]} came as text; send the file itself: curl -F {given[0]}=@FILE", given[0])
+        raise unfit_body(f"{given[0]} came as text; send the file itself: curl -F {given[0]}=@FILE", field=given[0])
 
 
 def _text(form: FormData, names: tuple[str, ...]) -> str:
     """The text of the field that has one of these names. Raises Refused."""
     given = [name for name in names if form.get(name)]
     if len(given) > 1:
-        raise _bad(f"the form has {' and '.join(given)}, which are the same; send one of them", given[1])
+        raise unfit_body(f"the form has {' and '.join(given)}, which are the same; send one of them", field=given[1])
     return str(form[given[0]]) if given else ""
 
 
@@ -126,9 +122,7 @@ async def _pieces(body: bytes) -> AsyncGenerator[bytes]:
         await asyncio.sleep(0)
 
 
-def _bad(message: str, field: str | None = None, *, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> Refused:
-    return Refused(Problem(ErrorCode.BAD_MESSAGE, message, field=field), status)
-
-
 def _no_recording() -> Refused:
-    return _bad("the form has no `recording`, a sound file: curl -F name=anna -F recording=@anna.wav ...", "recording")
+    return unfit_body(
+        "the form has no `recording`, a sound file: curl -F name=anna -F recording=@anna.wav ...", field="recording"
+    )

@@ -12,27 +12,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from voicegate.engine.interface import (
-    EngineError,
     EngineInfo,
-    EngineStopped,
     NewVoice,
-    Overloaded,
-    UnknownVoice,
-    Unsupported,
     VoiceConflict,
     VoiceInfo,
-    VoiceRefused,
     check_new_voice,
 )
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server.http.lists import page_size, voices_with
-from voicegate.gateway.server.http.pages import json, problem, unknown_voice, unready
-from voicegate.gateway.server.http.refused import Refused
-from voicegate.gateway.server.http.requests import admit, check_key, engine_info, retry_header
+from voicegate.gateway.server.http.lists import find_voice, page_size, voices_with
+from voicegate.gateway.server.http.pages import json, unknown_voice
+from voicegate.gateway.server.http.refused import known
+from voicegate.gateway.server.http.requests import admit, check_key, engine_info
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.voice_forms import Upload, read_form
-from voicegate.protocol.dialects.one_shot import Problem
-from voicegate.protocol.errors import ErrorCode
 
 _UNKNOWN_TYPE: Final = "application/octet-stream"
 
@@ -56,19 +48,13 @@ class Voices:
             Route("/v1/voices/{name}", self._remove, methods=["DELETE"]),
         ]
 
-    async def _list(self, request: Request) -> Response:
-        status = self._stage.status()
-        if status.info is None:
-            return unready(request, status.unready_reason or "not ready")
-        voices = [_described(voice) for voice in status.info.voices]
-        return json({"default": status.info.default_voice, "voices": voices})
+    async def _list(self, _request: Request) -> Response:
+        info = known(self._stage.status())
+        return json({"default": info.default_voice, "voices": [_described(voice) for voice in info.voices]})
 
     async def _search(self, request: Request) -> Response:
         """Voices whose name or description has the words that are looked for; a page's token is its last name."""
-        status = self._stage.status()
-        if status.info is None:
-            return unready(request, status.unready_reason or "not ready")
-        found = voices_with(request.query_params.get("search", ""), status.info)
+        found = voices_with(request.query_params.get("search", ""), known(self._stage.status()))
         names = [voice.name for voice in found]
         token = request.query_params.get("next_page_token", "")
         rest = found[names.index(token) + 1 if token in names else 0 :]
@@ -79,19 +65,11 @@ class Voices:
         return json({"voices": voices, "has_more": has_more, "total_count": len(found), **next_page})
 
     async def _show(self, request: Request) -> Response:
-        status, name = self._stage.status(), request.path_params["name"]
-        if status.info is None:
-            return unready(request, status.unready_reason or "not ready")
-        for voice in status.info.voices:
-            if voice.name == name:
-                return json(_described(voice))
-        return unknown_voice(request)
+        voice = find_voice(known(self._stage.status()), request)
+        return unknown_voice(request) if voice is None else json(_described(voice))
 
     async def _add(self, request: Request) -> Response:
-        try:
-            _, added = await self.add(request)
-        except (Refused, EngineError) as error:
-            return refusal_of(request, error)
+        _, added = await self.add(request)
         answer = {**_described(added), "requires_verification": False, "remark": added.remark}
         return json(answer, HTTPStatus.CREATED)
 
@@ -135,10 +113,7 @@ class Voices:
             self._on_their_way.remove(new.name)
 
     async def _remove(self, request: Request) -> Response:
-        try:
-            await self.remove(request, request.path_params["name"])
-        except (Refused, EngineError) as error:
-            return refusal_of(request, error)
+        await self.remove(request, request.path_params["name"])
         return json({"status": "ok"})
 
     async def remove(self, request: Request, name: str) -> None:
@@ -168,27 +143,3 @@ def _described(voice: VoiceInfo) -> dict[str, object]:
     labels = {} if voice.language is None else {"language": voice.language}
     ours = {"name": voice.name, "description": voice.description, "language": voice.language}
     return {**ours, "voice_id": voice.name, "category": "premade", "labels": labels}
-
-
-# --- refusals ---------------------------------------------------------------------------------------------
-
-
-def refusal_of(request: Request, error: Refused | EngineError) -> Response:
-    match error:
-        case Refused(problem=refused):
-            return problem(request, error.status, refused.code.value, refused.message, **retry_header(refused))
-        case Overloaded(retry_after_ms=retry_after_ms):
-            return refusal_of(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), retry_after_ms)))
-        case EngineStopped():
-            return refusal_of(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), retry_after_ms=1000)))
-        case UnknownVoice():
-            status, code = HTTPStatus.NOT_FOUND, "unknown_voice"
-        case VoiceConflict():
-            status, code = HTTPStatus.CONFLICT, "voice_refused"
-        case VoiceRefused():
-            status, code = HTTPStatus.UNPROCESSABLE_ENTITY, "voice_refused"
-        case Unsupported():
-            status, code = HTTPStatus.NOT_IMPLEMENTED, "unsupported"
-        case _:
-            status, code = HTTPStatus.INTERNAL_SERVER_ERROR, "engine_failed"
-    return problem(request, status, code, str(error))

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from voicegate.engine.interface import Timing
 from voicegate.gateway.session.context import Context
-from voicegate.gateway.session.observer import OUTCOMES, Both, Observer, Unobserved
+from voicegate.gateway.session.observer import OUTCOMES, Observer
 from voicegate.gateway.session.retention import Return
 from voicegate.protocol.errors import ErrorCode
 
@@ -23,7 +23,7 @@ OTHER: Final = "other"
 
 
 @dataclass(frozen=True, slots=True)
-class _Tagged(Unobserved):
+class _Tagged(Observer):
     contexts: Counter
     characters: Counter
     audio: Counter
@@ -62,8 +62,8 @@ _LEAD_S: Final = (-5.0, -1.0, -0.5, -0.2, -0.1, -0.05, 0.0, 0.02, 0.05, 0.1, 0.2
 _LAG_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
-class Meters:
-    """An Observer; the rest is told by the server. From the event loop."""
+class Meters(Observer):
+    """An observer of contexts; the server tells it the rest. From the event loop."""
 
     def __init__(self, registry: CollectorRegistry, tags: Iterable[str] = ()) -> None:
         """`tags`: of clients that are told apart."""
@@ -127,9 +127,9 @@ class Meters:
         for code in ErrorCode:
             self._errors.labels(code.value)
 
-    def observer(self, tag: str | None) -> Observer:
-        """An observer of a client's contexts."""
-        return Both(self, self._tags.observer(tag))
+    def observers(self, tag: str | None) -> list[Observer]:
+        """Observers of a client's contexts."""
+        return [self, self._tags.observer(tag)]
 
     # --- contexts ---------------------------------------------------------------------------------------------
 

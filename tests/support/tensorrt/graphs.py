@@ -1,27 +1,9 @@
-"""Running a graph on a CPU, and asking it for its types."""
+"""The types that a graph computes in, and a hash of all that it computes."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import onnx
-import onnxruntime
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
-
-from voicegate.engine.backends.tensorrt.graph import Array
-
-Run = Callable[[Mapping[str, Array]], dict[str, Array]]
-
-
-def runner_of(model: onnx.ModelProto, *, low: str) -> Run:
-    """onnxruntime; but it has no bfloat16 kernels for a CPU: those run in onnx's own evaluator, slowly."""
-    if low == "bfloat16":
-        run: Any = ReferenceEvaluator(model).run
-    else:
-        run = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run
-    names = [output.name for output in model.graph.output]
-    return lambda fed: dict(zip(names, run(names, dict(fed)), strict=True))
 
 
 def types_of(model: onnx.ModelProto) -> dict[str, int]:

@@ -69,10 +69,10 @@ def test_a_load_is_served_within_its_bands(load: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "load", "worse"),
     [
-        ("light-guard", "live:128:whole", "p95"),
         ("taken-along", "live:128:whole", "p95"),
-        ("buffered-steps", "live:400:whole", "p95"),
-        ("underrun-share", "mixed:400", "gap"),
+        pytest.param("light-guard", "live:128:whole", "p95", marks=pytest.mark.soak),
+        pytest.param("buffered-steps", "live:400:whole", "p95", marks=pytest.mark.soak),
+        pytest.param("underrun-share", "mixed:400", "gap", marks=pytest.mark.soak),
     ],
 )
 def test_without_a_rule_it_falls_out_of_them(rule: str, load: str, worse: str) -> None:

@@ -3,11 +3,14 @@
 import argparse
 import json
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.golden import TINY_MODEL_DIR
+from voicegate.engine.interface import EngineError
 from voicegate.engine.load.speaking_pace import Heard
 from voicegate.engine.voices.pace import Said, VoicePace, pace_in
 from voicegate.gateway.cli import main, tune_voice
@@ -58,6 +61,24 @@ def test_a_voice_is_measured_and_written_where_the_engine_reads_it(capsys: Captu
     assert out.startswith(f"slt: {pace.tokens_per_letter:.3f} speech tokens a letter, ")
     assert main.run(["voices", "show", "slt", "--model", str(copy)]) == 0
     assert f"{pace.tokens_per_letter:.2f} speech tokens a letter, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "said"), [(KeyboardInterrupt(), 130, ""), (EngineError("no memory"), 1, "voicegate: no memory\n")]
+)
+def test_an_end_in_the_middle_leaves_no_bar_on_the_terminal(
+    end: BaseException, status: int, said: str, capsys: Captured, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: object, on_said: Callable[[int, int], None], **__: object) -> Heard:
+        on_said(3, 10)
+        raise end
+
+    monkeypatch.setattr("voicegate.engine.load.speaking_pace.measure_pace", measure)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    found, _, shown = run(capsys, "slt", "--model", copy)
+    assert found == status
+    assert " 30%" in shown
+    assert shown.endswith(f"\r\x1b[K{said}")
 
 
 @pytest.fixture

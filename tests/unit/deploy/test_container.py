@@ -294,7 +294,6 @@ async def test_the_health_check_asks_the_server(engine: FakeEngine, monkeypatch:
     (command,) = {command[1:] for command in commands}
     hangs = engine.pulse is not None
     async with running(engine, engine_timeout_s=1.0) as served:
-        await served.gateway.settled.wait()
         await until(lambda: hangs is (served.gateway._watchdog.trouble is not None))
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # as ~/.docker/config.json has it for all containers
         monkeypatch.setenv("VOICEGATE_PORT", served.gateway.url.split(":")[2].split("/")[0])

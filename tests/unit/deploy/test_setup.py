@@ -77,7 +77,7 @@ def test_one_download_that_breaks_off_is_not_the_end(turns: list[str], status: i
     program(tmp_path / "venv/bin/python", PIP)
     (tmp_path / "turns").write_text("\n".join(turns))
     done = told(["sh", "deploy/setup_packages.sh", tmp_path / "venv"], KEPT=str(tmp_path))
-    assert done.returncode == status
+    assert done.returncode == status, done.stderr
     assert "once more" in done.stdout
     assert ("STOP: pip could not install" in done.stderr) is bool(status)
 
@@ -96,7 +96,7 @@ def test_to_hear_it_needs_no_tools_of_developers(target: str, extras: list[str],
     asked = (tmp_path / "asked").read_text().splitlines()
     assert [line.rpartition(" -e .")[2] for line in asked] == [f"[{each}]" for each in extras]
     again = told(["make", f"VENV={venv}", target], KEPT=str(tmp_path))
-    assert again.returncode == 0
+    assert again.returncode == 0, again.stderr
     assert (tmp_path / "asked").read_text().splitlines() == asked, "once"
 
 
@@ -128,7 +128,7 @@ def test_an_environment_that_cannot_be_made(lacks: str, remedy: str, tmp_path: P
     """The package that may lack is the one of this Python; a full disk has another remedy."""
     python = program(tmp_path / "python", VENV)
     done = told(["sh", "deploy/setup.sh", tmp_path / "venv"], PYTHON=str(python), LACKS_ENSUREPIP=lacks)
-    assert done.returncode == 1
+    assert done.returncode == 1, done.stderr
     message, stop = done.stderr.splitlines()
     assert message == "no space left on device"
     assert stop.endswith(remedy.format(*sys.version_info))

@@ -52,12 +52,23 @@ def begin_context(session: Session, context: str = "a", **fields: Any) -> Uttera
     return utterance_id
 
 
+def opened(**limits: Any) -> tuple[Session, UtteranceId]:
+    """A session whose context `a` has said nothing yet."""
+    session = new_session(**limits)
+    return session, open_context(session)
+
+
+def speaking(*, pace: wire.Pace | None = None, **limits: Any) -> tuple[Session, UtteranceId]:
+    """A session whose context `a` speaks."""
+    session = new_session(**limits)
+    return session, begin_context(session, pace=pace or wire.Pace())
+
+
 def session_in(state: ContextState | None) -> Session:
     """A session whose context `a` is in this state, and speaks."""
-    session = new_session()
     if state is None:
-        return session
-    begin_context(session)
+        return new_session()
+    session, _ = speaking()
     if state is ContextState.DRAINING:
         session.receive(wire.End(context="a"), NOW)
     if state is ContextState.CANCELLING:

@@ -2,31 +2,31 @@
 
 import math
 from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.guard import Guard
-from voicegate.engine.core.look import Look
-from voicegate.engine.core.policy import Due, Limits
+from voicegate.engine.core.look import Look, Waiting
+from voicegate.engine.core.policy import Limits, StreamView
 from voicegate.engine.core.reprefills import Reprefills
-from voicegate.engine.core.roster import Roster, Waiting
+from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import UtteranceId
 
 
+def with_a_block() -> Any:
+    """Stands for the rendering of a clause whose next block is ready."""
+    flow = SimpleNamespace(is_ready=True, next_num_frames=50, next_num_blocks=1, num_missing_tokens=0)
+    return SimpleNamespace(flow=flow)
+
+
 class StubModels:
     """Stands for the pipeline: every active clause can go on."""
-
-    def block_frames(self, clause: Clause) -> int:
-        return 50 if clause.rendering is not None else 0
-
-    def num_blocks(self, clause: Clause) -> int:
-        return 1 if clause.rendering is not None else 0
-
-    def num_missing_tokens(self, clause: Clause) -> int:
-        return 0
 
     def can_generate(self, clause: Clause) -> bool:
         return clause.rendering is not None
@@ -37,49 +37,51 @@ class Looked:
 
     def __init__(self, config: EngineConfig, limits: Limits, models: Any) -> None:
         self.models = models
-        self.roster = Roster(limits)
-        readings = Reprefills(config, lookahead_tokens=3, held_back_frames=4)
-        self.guarding = Guard(self.roster, self._fail)
-        self.look = Look(config, models, readings, self.roster, self.guarding)
+        self.guarding = partial(Guard, self._fail_all_of)
+        look = Look(config, models, Reprefills(config, lookahead_tokens=3, held_back_frames=4))
+        self.changed = set[int]()
+        self.roster = Roster(look, limits, self.guarding, self.changed)
 
-    def _fail(self, utterance: Utterance, message: str) -> None:
-        raise AssertionError(message)
+    def _fail_all_of(self, _: Sequence[Utterance], error: Exception) -> None:
+        raise AssertionError from error
 
-    def due(self, now_s: float) -> Due:
-        self.look.at_changed(now_s)
+    def due(self, now_s: float) -> list[StreamView]:
+        self.roster.look(now_s)
         self.roster.note_load()
-        self.look.at_changed(now_s)
-        return self.roster.due
+        self.roster.look(now_s)
+        return [view for _, view in self.roster.due.values()]
 
     def waiting(self, now_s: float, *, only_pressing: bool) -> list[Waiting]:
-        self.look.at_changed(now_s)
-        return self.roster.waiting(now_s, only_pressing=only_pressing)
+        self.roster.look(now_s)
+        return [each for each in self.roster.waiting.values() if each.is_pressing or not only_pressing]
 
     def stalled(self, now_s: float) -> list[Utterance]:
-        self.look.at_changed(now_s)
-        return self.roster.stalled
+        self.roster.look(now_s)
+        return list(self.roster.stalled.values())
 
     def next_alarm_s(self, now_s: float) -> float | None:
-        self.look.at_changed(now_s)
+        self.roster.look(now_s)
         return self.roster.next_alarm_s(now_s)
 
     def note_room(self, now_s: float) -> None:
-        self.look.at_changed(now_s)
+        self.roster.look(now_s)
         self.roster.note_room()
 
 
+_KEYS = count()
+
+
 def stub_utterance(
-    roster: Roster,
     *,
     since_s: float = 1.0,
     deadline_s: float | None = None,
     lead_ms: int | None = None,
     stalls_s: float = math.inf,
 ) -> Any:
-    listing = roster.new_listing()
+    key = next(_KEYS)
     return SimpleNamespace(
-        listing=listing,
-        utterance_id=UtteranceId(str(listing.key)),
+        key=key,
+        utterance_id=UtteranceId(str(key)),
         clauses=deque(),
         waiting_since_s=since_s,
         deadline_s=deadline_s,
@@ -88,6 +90,7 @@ def stub_utterance(
         feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False),
         num_vain_bites=0,
         num_started_clauses=0,
+        has_begun=False,
         stalls_at_s=lambda *_: stalls_s,
         is_at_rest=False,
         voice=SimpleNamespace(flow_prompt=SimpleNamespace(rendered="some blocks")),

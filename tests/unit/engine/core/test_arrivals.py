@@ -85,9 +85,11 @@ def test_speech_has_its_turns_between_two_steps_of_a_prompt_and_the_prompt_its_o
     watched.decisions.clear()
     watched.add()
     watched.step_until(lambda: bool(watched.answers))
-    assert all(decision.llm or decision.flow for decision in watched.decisions), "speech was to be without rest"
+    assert all(decision.llm or decision.has_flow_step for decision in watched.decisions), (
+        "speech was to be without rest"
+    )
     places = [place for place, decision in enumerate(watched.decisions) if decision.has_prompt_step]
-    num_before = [sum(each.flow is not None for each in watched.decisions[:place]) for place in places]
+    num_before = [sum(each.has_flow_step for each in watched.decisions[:place]) for place in places]
     assert num_before == [STEPS_BEFORE_NEW_VOICE * (1 + number) for number in range(_NUM_EULER_STEPS)]
     watched.core.discard_voice(watched.answers[0])  # type: ignore[arg-type]
     watched.assert_nobody_noticed(utterances[0])
@@ -147,7 +149,7 @@ def test_speech_that_needs_memory_has_that_of_a_voice_that_is_not_there_yet(monk
     monkeypatch.setattr(Pipeline, "set_aside", lambda _, clause: set_aside.append(clause))
     watched = Watched(hollow(num_blocks=2))  # so much as the first clause needs before it is over
     watched.speak()
-    watched.step_until(lambda: bool(watched.decisions[-1:]) and watched.decisions[-1].llm is not None)
+    watched.step_until(lambda: bool(watched.decisions[-1:]) and bool(watched.decisions[-1].llm))
     watched.add()
     while watched.models.flow.num_free_blocks:
         assert watched.engine.step()

@@ -34,7 +34,7 @@ def test_nor_is_the_time_for_which_a_clause_was_set_aside() -> None:
     utterance_id = engine.submit("u")
     engine.core.push_text(utterance_id, "Good morning, it is very nice to meet you here on a day like this.")
     engine.core.end_text(utterance_id)
-    utterance = engine.core._roster.named(utterance_id)
+    utterance = engine.core._roster.by_id.get(utterance_id)
     assert utterance is not None
     while not utterance.num_started_clauses:
         engine.step()

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from voicegate.engine.core.clause import ClauseState, Listing
+from voicegate.engine.core.clause import ClauseState
 from voicegate.engine.core.clause_feed import READ_AHEAD_CLAUSES, ClauseFeed
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import SpeakingMode
@@ -27,7 +27,7 @@ modes = st.sampled_from([SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 
 def new_feed(mode: SpeakingMode = SpeakingMode.CLAUSE, *, pronunciation: Pronunciation | None = None) -> ClauseFeed:
     return ClauseFeed(
-        Listing(0),
+        0,
         mode,
         tiny_tokenizer(),
         language="en",
@@ -242,7 +242,7 @@ def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int
 )
 def test_a_few_latin_words_that_may_go_on_in_the_language_of_the_utterance_do_not_decide(text: str, words: str) -> None:
     tokenizer = tiny_tokenizer()
-    feed = ClauseFeed(Listing(0), SpeakingMode.INCREMENTAL, tokenizer, language="zh", max_clause_tokens=750)
+    feed = ClauseFeed(0, SpeakingMode.INCREMENTAL, tokenizer, language="zh", max_clause_tokens=750)
     for char in text:
         feed.push(char)
         feed.read_all()
@@ -314,7 +314,7 @@ def test_what_can_be_said_of_a_sentence_is_guessed_without_its_last_word() -> No
     for piece in (" ", "Well, ", "the", " train", " to the", "  "):
         feed.push(piece)
         feed.read_all()
-        guesses.append(tuple(feed.pending_letters.values()))
+        guesses.append(feed.pending_letters)
     assert guesses == [(0, 0), (0, 5), (5, 8), (8, 13), (15, 18), (15, 18)]
 
 

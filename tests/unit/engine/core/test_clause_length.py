@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.tiny_tokenizer import tiny_tokenizer, words_of
 from voicegate.engine import units
-from voicegate.engine.core.clause import Clause, Listing
+from voicegate.engine.core.clause import Clause
 from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import SpeakingMode
@@ -57,7 +57,7 @@ ITEMS = [
 
 
 def clauses_of(text: str, mode: SpeakingMode, *, max_clause_tokens: int = MAX_CLAUSE_TOKENS) -> list[Clause]:
-    feed = ClauseFeed(Listing(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=max_clause_tokens)
+    feed = ClauseFeed(0, mode, tiny_tokenizer(), language="en", max_clause_tokens=max_clause_tokens)
     feed.push(text)
     feed.end()
     feed.read_all()
@@ -123,9 +123,7 @@ def test_prose_is_cut_as_it_was(mode: SpeakingMode) -> None:
 
 def test_a_growing_clause_is_ended_where_it_was_known_if_the_rest_is_too_long() -> None:
     """Else what was said of it might be said again: its pass goes on with the text that it was given."""
-    feed = ClauseFeed(
-        Listing(0), SpeakingMode.INCREMENTAL, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS
-    )
+    feed = ClauseFeed(0, SpeakingMode.INCREMENTAL, tiny_tokenizer(), language="en", max_clause_tokens=MAX_CLAUSE_TOKENS)
     known: dict[int, str] = {}  # of every clause while it grew, by its start
     for number in range(7_770, 7_800):
         feed.push(f"{number:,} and ")
@@ -151,7 +149,7 @@ LONG_TO_SAY = (
 @pytest.mark.parametrize("size", range(1, 8))
 def test_a_growing_clause_is_not_ended_within_a_word_that_has_gone_on(size: int) -> None:
     feed = ClauseFeed(
-        Listing(0),
+        0,
         SpeakingMode.INCREMENTAL,
         tiny_tokenizer(),
         language="en",

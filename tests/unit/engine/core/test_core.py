@@ -12,7 +12,8 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.policy import Due, urgency
+from voicegate.engine.core.growth import Needed
+from voicegate.engine.core.policy import Ranked, urgency
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.interface import Alignment, AudioReady, Done, SpeakingMode, UtteranceId
@@ -62,9 +63,9 @@ class Listening:
                     self._plays_until_s[name] = max(until_s, now_s) + len(event.packets) * 0.02
 
 
-def due_now(engine: HandDrivenEngine) -> Due:
+def due_now(engine: HandDrivenEngine) -> dict[int, Ranked]:
     """Behind a look at all who have changed."""
-    engine.core._look.at_changed(engine.now_s)
+    engine.core._roster.look(engine.now_s)
     return engine.core._roster.due
 
 
@@ -150,7 +151,7 @@ def test_a_slow_engine_makes_two_blocks_of_the_first_reading_once_the_words_are_
         engine.now_s += 0.001
     ((until, num_but_last, num_of_all),) = readings
     assert until == expected
-    tokens_per_letter = engine.core._roster.named(utterance_id).tokens_per_letter
+    tokens_per_letter = engine.core._roster.by_id.get(utterance_id).tokens_per_letter
     assert until <= tokens_per_letter * max(num_but_last, 0.8 * num_of_all), "of no more than its words are worth"
 
 
@@ -205,20 +206,14 @@ def test_a_sentence_is_not_read_again_while_samples_of_its_last_block_are_on_the
 def test_a_pause_is_not_bridged_by_speech_that_runs_past_its_words(pause_s: float, is_bridged: bool) -> None:
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL, max_buffer_delay_ms=60_000)
-    asked, is_late = [], engine.core._reprefills._to_go_on
-
-    def noted(*args: Any, **options: bool) -> Any:
-        asked.append(options["is_late"])
-        return is_late(*args, **options)
-
     engine.core.push_text(utterance_id, LONG[:40])
     engine.run()
     (utterance,) = engine.core._roster
     assert utterance.deadline_s is not None
     utterance.pace.wrote(4, utterance.deadline_s + 1.0 - pause_s)
-    with patch.object(engine.core._reprefills, "_to_go_on", noted):
+    with patch.object(Needed, "to_go_on", wraps=Needed.to_go_on) as asked:
         engine.core._reprefills.next_reprefill(utterance, utterance.deadline_s + 1.0)
-    assert asked == [is_bridged]
+    assert [call.kwargs["is_late"] for call in asked.call_args_list] == [is_bridged]
 
 
 def test_a_sentence_that_is_being_written_waits_since_it_could_be_begun() -> None:
@@ -235,7 +230,7 @@ def test_a_sentence_that_is_being_written_waits_since_it_could_be_begun() -> Non
             engine.step()
             if begun_s is None and utterance.num_started_clauses:
                 begun_s = written_s
-            for view in due_now(engine):
+            for _, view in due_now(engine).values():
                 assert begun_s is not None
                 assert begun_s <= view.waiting_since_s <= begun_s + 0.01
     assert begun_s is not None
@@ -260,12 +255,13 @@ def test_no_listener_has_an_underrun_behind_sentences_that_are_being_written() -
     while not engine.heard[listener].pcm:
         engine.step()
     engine.core.push_text(new_request, "The train to the coast leaves at nine from platform ")
-    engine.now_s = engine.core._roster.named(listener).deadline_s - 0.1
-    while not engine.core._roster.named(new_request).num_started_clauses:
+    engine.now_s = engine.core._roster.by_id.get(listener).deadline_s - 0.1
+    while not engine.core._roster.by_id.get(new_request).num_started_clauses:
         engine.core.step()
-    first, second = sorted(due_now(engine), key=lambda each: each.deadline_s is None)
+    views = [view for _, view in due_now(engine).values()]
+    first, second = sorted(views, key=lambda each: each.deadline_s is None)
     limits = engine.core._limits
-    assert urgency(first, engine.now_s, limits) < urgency(second, engine.now_s, limits)
+    assert urgency(first, engine.now_s, limits)[0] < urgency(second, engine.now_s, limits)[0]
 
 
 def test_a_sentence_is_not_read_again_before_its_first_block_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +317,8 @@ def test_a_sentence_is_not_read_again_while_a_block_of_it_is_made(monkeypatch: p
     def spy(clause: Clause, voice: ReadyVoice, *, until: int | None) -> None:
         nonlocal num_reprefills
         num_reprefills += 1
-        assert until is None or not (pipeline.block_frames(clause) or clause.batch is not None)
+        assert clause.rendering is not None
+        assert until is None or not (clause.rendering.flow.is_ready or clause.batch is not None)
         read_again(clause, voice, until=until)
 
     monkeypatch.setattr(pipeline, "read_again", spy)
@@ -367,15 +364,15 @@ def test_what_comes_behind_the_decision_of_a_step_is_not_the_end(monkeypatch: py
     """A GPU may be done between the two looks of one step: it is neither busy then nor anything launched."""
     engine = HandDrivenEngine(CONFIG, hollow().stages)
     pipeline, num_looks = engine.core._pipeline, 0
-    fetch_tokens = pipeline.fetch_tokens
+    poll = pipeline.llm.poll
 
     def late() -> list[tuple[Clause, SequenceOutput]]:
         """At the second look of every third step: by then all is launched that may be launched ahead."""
         nonlocal num_looks
         num_looks += 1
-        return [] if num_looks % 6 else fetch_tokens()
+        return [] if num_looks % 6 else poll()
 
-    monkeypatch.setattr(pipeline, "fetch_tokens", late)
+    monkeypatch.setattr(pipeline.llm, "poll", late)
     utterance_id = engine.submit("u")
     engine.core.push_text(utterance_id, SENTENCE)
     engine.core.end_text(utterance_id)

@@ -140,20 +140,13 @@ def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, mon
 
 def test_where_many_have_work_nobody_begins_short(begins: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """The second block would come too late; of many who come at once those before count, too."""
-    asked = []
-
-    def would_be_many(_: Roster, *, num_more: int) -> bool:
-        asked.append(num_more)
-        return num_more > 1
-
-    monkeypatch.setattr(Roster, "would_be_many", would_be_many)
+    monkeypatch.setattr(Roster, "are_many", lambda _, *, num_more=0: num_more > 1)
     engine = HandDrivenEngine(TWO, stages())
     for name in "abc":
         utterance_id = engine.submit(name)
         engine.core.push_text(utterance_id, "It rains.")
         engine.core.end_text(utterance_id)
     engine.run()
-    assert asked == [0, 1, 2]
     assert begins == [SHORT, SHORT, USUAL]
 
 

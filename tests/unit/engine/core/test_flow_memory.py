@@ -120,7 +120,7 @@ def test_room_is_made_as_often_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> N
     engine = HandDrivenEngine(CONFIG, hollow(num_blocks=5).stages)
     decisions = iter([Decision(lacks_room=True)] * (2 * sys.getrecursionlimit()))
     made: list[float] = []
-    monkeypatch.setattr(engine.core, "_decide", lambda _: next(decisions, Decision()))
+    monkeypatch.setattr("voicegate.engine.core.core.decide", lambda *_: next(decisions, Decision()))
     monkeypatch.setattr(engine.core._room, "make", made.append)
     assert engine.core.step().is_idle
     assert len(made) == 2 * sys.getrecursionlimit()
@@ -143,10 +143,11 @@ def test_who_is_heard_does_not_wait_for_an_llm_that_makes_no_room(monkeypatch: p
         core.push_text(utterance_id, f"{LONG}, and the harbour behind the old town, where they all go. ")
         core.end_text(utterance_id)
     while core.num_live:
-        is_blocked = bool(core._roster.due.has_blocks) and not core._pipeline.intake.num_blocks
+        has_blocks = any(view.block_frames for _, view in core._roster.due.values())
+        is_blocked = has_blocks and not core._pipeline.intake.num_blocks
         num_before, decision = len(made), core.step()
         engine.now_s += 0.001
-        if is_blocked and decision.flow is None and decision.llm is not None:
+        if is_blocked and not decision.has_flow_step and decision.llm:
             assert len(made) > num_before or core._pipeline.token2wav.is_busy
     assert made
 

@@ -5,60 +5,62 @@ from functools import partial
 
 import pytest
 
-from voicegate.engine.core.growth import BlockTime, SpeechBudget, WriterPace, beginning, covered_s, next_block_s
+from voicegate.engine.core.growth import BlockTime, Needed, WriterPace, beginning
 
 
 def test_a_pass_holds_fewer_tokens_than_its_words_are_worth() -> None:
-    worth = SpeechBudget(tokens_per_letter=1.8, token_share=0.8)
-    assert worth.letters_for(0) == 0
-    assert worth.letters_for(18) == pytest.approx(12.5)
+    needed = Needed.to_go_on(18, 1.8, 0.8, is_late=False)
+    assert needed.but_last == pytest.approx(12.5)
+    assert needed.are_there(num_but_last=12.5, num_of_all=12.5)
+    assert not needed.are_there(num_but_last=12.4, num_of_all=99)
 
 
 def test_where_it_presses_more_may_be_said_and_of_the_last_word_too() -> None:
-    worth = SpeechBudget(1.8, token_share=0.8)
-    buffered, dry = (worth.to_go_on(18, is_late=is_late) for is_late in (False, True))
-    assert buffered.are_there(num_but_last=12.5, num_of_all=12.5)
-    assert not buffered.are_there(num_but_last=12.4, num_of_all=99)
+    dry = Needed.to_go_on(18, 1.8, 0.8, is_late=True)
     assert dry.are_there(num_but_last=3, num_of_all=8), "a quarter more than they are worth"
     assert not dry.are_there(num_but_last=3, num_of_all=7.9)
     assert not dry.are_there(num_but_last=0, num_of_all=10), "one word, that may go on"
-    assert SpeechBudget(1.8, token_share=1.3).to_go_on(18, is_late=True).are_there(num_but_last=3, num_of_all=10 / 1.3)
+    assert Needed.to_go_on(18, 1.8, 1.3, is_late=True).are_there(num_but_last=3, num_of_all=10 / 1.3)
 
 
 def test_a_sentence_begins_with_more_of_its_words_or_with_the_last_of_them() -> None:
-    needed = SpeechBudget(1.8, token_share=0.8).to_begin(18, num_second_tokens=0, num_promised=99)
+    needed = Needed.to_begin(18, 1.8, 0.8, num_second_tokens=0, num_promised=99)
     assert needed.are_there(num_but_last=10, num_of_all=10)
     assert needed.are_there(num_but_last=3, num_of_all=12.6)
     assert not needed.are_there(num_but_last=9.9, num_of_all=12.4)
-    slower = SpeechBudget(1.8, token_share=0.4).to_begin(18, num_second_tokens=0, num_promised=99)
+    slower = Needed.to_begin(18, 1.8, 0.4, num_second_tokens=0, num_promised=99)
     assert not slower.are_there(num_but_last=19.9, num_of_all=24.9), "as much less as its share is"
     assert slower.are_there(num_but_last=20, num_of_all=20)
 
 
 def test_a_sentence_begins_when_the_next_blocks_words_will_have_come() -> None:
-    needed = SpeechBudget(1.8, token_share=0.8).to_begin(18, num_second_tokens=45, num_promised=15)
+    needed = Needed.to_begin(18, 1.8, 0.8, num_second_tokens=45, num_promised=15)
     assert needed.are_there(num_but_last=14.2, num_of_all=14.2)
     assert not needed.are_there(num_but_last=14.1, num_of_all=99)
 
 
-def test_the_next_block_is_due_a_lead_and_a_turn_before_the_listener_has_an_underrun() -> None:
-    due_s, underrun_s = next_block_s(10.0, lead_s=0.3, block_s=0.5)
-    assert due_s == pytest.approx(9.2)
-    assert underrun_s == pytest.approx(9.45)
-    due_s, underrun_s = next_block_s(10.0, lead_s=0.0, block_s=0.5)
-    assert due_s == pytest.approx(underrun_s)
-
-
-def test_a_first_block_covers_its_own_turn_and_what_is_heard_of_it_less_the_time_of_the_second() -> None:
-    assert covered_s(12, held_back_frames=5, first_block_s=0.0, block_s=0.0) == pytest.approx(0.38)
-    assert covered_s(12, held_back_frames=5, first_block_s=0.0, block_s=0.3) == pytest.approx(0.08)
-    assert covered_s(12, held_back_frames=5, first_block_s=0.5, block_s=0.5) == pytest.approx(0.38), (
-        "it is heard half a second later"
+@pytest.mark.parametrize(
+    ("num_tokens", "held_back_frames", "first_block_s", "block_s", "covered_s"),
+    [
+        (12, 5, 0.0, 0.0, 0.38),
+        (12, 5, 0.0, 0.3, 0.08),
+        (12, 5, 0.5, 0.5, 0.38),  # it is heard half a second later
+        (12, 8, 0.0, 0.3, 0.02),
+        (2, 5, 0.0, 0.0, None),  # who begins with so little will have a gap
+    ],
+)
+def test_a_first_block_covers_what_is_heard_of_it_less_the_time_of_the_second(
+    num_tokens: int, held_back_frames: int, first_block_s: float, block_s: float, covered_s: float | None
+) -> None:
+    first = beginning(
+        num_tokens,
+        0,
+        held_back_frames=held_back_frames,
+        first_block_s=first_block_s,
+        block_s=block_s,
+        is_strained=False,
     )
-    assert covered_s(12, held_back_frames=9, first_block_s=0.0, block_s=0.3) == pytest.approx(0.0)
-    assert covered_s(2, held_back_frames=5, first_block_s=0.0, block_s=0.0) < 0, (
-        "who begins with so little will have a gap"
-    )
+    assert (first and first.covered_s) == (covered_s and pytest.approx(covered_s))
 
 
 BEGINNING = partial(beginning, 10, 25, held_back_frames=5, first_block_s=0.1)

@@ -46,7 +46,7 @@ PLACES = [
     *[(Outlet, name) for name in ("send_audio", "send", "flush", "finish")],
     *[(Speaking, name) for name in ("take_text", "start", "take_output", "take_samples")],
     *[(Pipeline, name) for name in ("start", "feed", "take_tokens", "release")],
-    *[(Pipeline, name) for name in ("can_start", "can_generate", "block_frames")],
+    *[(Pipeline, name) for name in ("can_start", "can_generate")],
     *[(Look, name) for name in ("at", "_next_clauses")],
     (BlockStream, "append"),
     (LocalEncoding, "encode"),
@@ -82,7 +82,7 @@ def concerns(thing: Any, engine: HandDrivenEngine) -> bool:
         case Outlet():
             return thing._utterance_id == VICTIM
         case Clause():
-            return any(thing.listing.key == victim.listing.key for victim in victims)
+            return any(thing.key == victim.key for victim in victims)
         case ClauseFeed():
             return any(thing is victim.feed for victim in victims)
         case LocalEncoding():

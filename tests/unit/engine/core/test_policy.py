@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 
 from voicegate.engine.core import constants, policy
 from voicegate.engine.core.policy import (
-    AdvanceBatch,
-    BeginBlocks,
     Decision,
-    Due,
     Intake,
     Limits,
-    LlmStep,
+    Ranked,
     StreamView,
     due_at_s,
     euler_steps_at_once,
@@ -38,12 +35,12 @@ IDLE = StreamView(key=0, waiting_since_s=0.0, deadline_s=None, max_lead_s=5.0, w
 
 def decide(views: Iterable[StreamView], now_s: float, limits: Limits, intake: Intake | None = None) -> Decision:
     """`wake_at_s`: when more is due, where nothing is."""
-    due, later_s = Due(), list[float]()
+    due, later_s = dict[int, Ranked](), list[float]()
     for view in views:
         if not (view.wants_llm or view.block_frames or view.batch is not None):
             continue
         if due_at_s(view) <= now_s:
-            due.put(view, urgency(view, now_s, limits))
+            due[view.key] = urgency(view, now_s, limits)[0], view
         else:
             later_s.append(due_at_s(view))
     decision = policy.decide(due, limits, intake or Intake())
@@ -59,32 +56,32 @@ def test_nothing_to_do_waits_for_an_event() -> None:
 def test_an_unheard_utterance_goes_before_listeners_with_audio_left() -> None:
     unheard = IDLE._replace(key=1, waiting_since_s=9.0, block_frames=50)
     heard = IDLE._replace(key=2, deadline_s=10.5, block_frames=50)
-    assert decide([heard, unheard], 10.0, LIMITS).flow == BeginBlocks((1,))
+    assert decide([heard, unheard], 10.0, LIMITS).begins == (1,)
 
 
 def test_the_oldest_unheard_utterance_goes_first() -> None:
     old, new = IDLE._replace(key=5, waiting_since_s=1.0, block_frames=50), IDLE._replace(key=1, waiting_since_s=2.0)
     new = new._replace(block_frames=50)
-    assert decide([new, old], 3.0, Limits(flow_batch=whole(1))).flow == BeginBlocks((5,))
+    assert decide([new, old], 3.0, Limits(flow_batch=whole(1))).begins == (5,)
 
 
 def test_heard_utterances_go_by_deadline_and_share_a_batch() -> None:
     views = [
         IDLE._replace(key=key, deadline_s=deadline, block_frames=50) for key, deadline in enumerate([0.9, 0.3, 0.6])
     ]
-    assert decide(views, 0.0, Limits(flow_batch=whole(2))).flow == BeginBlocks((1, 2))
+    assert decide(views, 0.0, Limits(flow_batch=whole(2))).begins == (1, 2)
 
 
 def test_a_running_batch_is_finished_by_its_most_urgent_member() -> None:
     running = IDLE._replace(key=0, deadline_s=1.0, batch=7, wants_llm=True)
     later = IDLE._replace(key=1, deadline_s=2.0, block_frames=50)
-    assert decide([later, running], 0.0, LIMITS).flow == AdvanceBatch(7)
+    assert decide([later, running], 0.0, LIMITS).advances == 7
 
 
 def test_a_new_request_interrupts_a_running_batch() -> None:
     running = IDLE._replace(key=0, deadline_s=1.0, batch=7)
     new_request = IDLE._replace(key=1, wants_llm=True)
-    assert decide([running, new_request], 0.0, LIMITS).llm == LlmStep((1,))
+    assert decide([running, new_request], 0.0, LIMITS).llm == (1,)
 
 
 def test_llm_steps_take_along_everyone_who_is_due() -> None:
@@ -92,8 +89,7 @@ def test_llm_steps_take_along_everyone_who_is_due() -> None:
     heard = IDLE._replace(key=2, deadline_s=2.0, wants_llm=True)
     far_ahead = IDLE._replace(key=3, deadline_s=50.0, wants_llm=True)
     step = decide([far_ahead, heard, new_request], 0.0, LIMITS).llm
-    assert step is not None
-    assert set(step.keys) == {1, 2}
+    assert set(step) == {1, 2}
 
 
 def test_a_burst_of_prompts_is_read_in_parts_the_oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,15 +99,14 @@ def test_a_burst_of_prompts_is_read_in_parts_the_oldest_first(monkeypatch: pytes
     ]
     heard = IDLE._replace(key=20, deadline_s=12.0, wants_llm=True)
     step = decide([heard, *new_requests], 10.0, LIMITS).llm
-    assert step is not None
-    assert set(step.keys) == {20, 9, 8, 7}
+    assert set(step) == {20, 9, 8, 7}
 
 
 def test_an_utterance_beyond_its_lead_waits_until_it_is_due() -> None:
     far_ahead = IDLE._replace(deadline_s=50.0, block_frames=50)
     decision = decide([far_ahead], 0.0, LIMITS)
     assert (decision.is_idle, decision.wake_at_s) == (True, 45.0)
-    assert decide([far_ahead], 45.0, LIMITS).flow == BeginBlocks((0,))
+    assert decide([far_ahead], 45.0, LIMITS).begins == (0,)
 
 
 @given(
@@ -142,13 +137,11 @@ def test_work_is_found_whenever_some_is_due_and_only_then(views: list[StreamView
         and (view.deadline_s is None or view.deadline_s - view.max_lead_s <= now_s)
     ]
     assert decision.is_idle == (not due)
-    assert decision.llm is None or decision.flow is None, "one processor"
-    if decision.llm is not None:
-        assert {view.key for view in due if view.wants_llm} == set(decision.llm.keys)
-    if isinstance(decision.flow, BeginBlocks):
-        assert decision.flow.keys
-        assert set(decision.flow.keys) <= {view.key for view in due if view.block_frames}
-        assert len(decision.flow.keys) <= 4
+    assert not (decision.llm and decision.has_flow_step), "one processor"
+    if decision.llm:
+        assert {view.key for view in due if view.wants_llm} == set(decision.llm)
+    assert set(decision.begins) <= {view.key for view in due if view.block_frames}
+    assert len(decision.begins) <= 4
     if decision.is_idle:
         assert decision.wake_at_s is None or decision.wake_at_s > now_s
 
@@ -156,22 +149,22 @@ def test_work_is_found_whenever_some_is_due_and_only_then(views: list[StreamView
 def test_lanes_side_by_side_are_given_work_each() -> None:
     views = [IDLE._replace(key=1, block_frames=50), IDLE._replace(key=2, wants_llm=True)]
     decision = decide(views, 0.0, Limits(flow_batch=whole(4), is_concurrent=True))
-    assert (decision.llm, decision.flow) == (LlmStep((2,)), BeginBlocks((1,)))
+    assert (decision.llm, decision.begins) == ((2,), (1,))
 
 
 def test_a_lane_that_is_full_gets_nothing_and_the_other_goes_on() -> None:
     views = [IDLE._replace(key=1, block_frames=50), IDLE._replace(key=2, wants_llm=True)]
-    assert decide(views, 0.0, LIMITS, Intake(takes_flow_step=False)).llm == LlmStep((2,))
-    assert decide(views, 0.0, LIMITS, Intake(takes_llm_step=False)).flow == BeginBlocks((1,))
+    assert decide(views, 0.0, LIMITS, Intake(takes_flow_step=False)).llm == (2,)
+    assert decide(views, 0.0, LIMITS, Intake(takes_llm_step=False)).begins == (1,)
 
 
 def test_heard_utterances_wait_for_the_batch_of_their_equals_but_new_requests_do_not() -> None:
     running = IDLE._replace(key=0, deadline_s=9.0, batch=7)
     ready = IDLE._replace(key=1, deadline_s=8.0, block_frames=50)
-    assert decide([running, ready], 5.0, LIMITS).flow == AdvanceBatch(7)
+    assert decide([running, ready], 5.0, LIMITS).advances == 7
     new_request = IDLE._replace(key=2, waiting_since_s=4.0, block_frames=50)
-    assert decide([running, ready, new_request], 5.0, LIMITS).flow == BeginBlocks((2,))
-    assert decide([running, ready, new_request], 5.0, LIMITS, Intake(num_new_batches=0)).flow == AdvanceBatch(7)
+    assert decide([running, ready, new_request], 5.0, LIMITS).begins == (2,)
+    assert decide([running, ready, new_request], 5.0, LIMITS, Intake(num_new_batches=0)).advances == 7
 
 
 GPU = Limits(flow_batch=whole(34), is_concurrent=True)
@@ -183,25 +176,21 @@ def ready(key: int, *, deadline_s: float | None = None, **fields: Any) -> Stream
 
 def test_on_a_gpu_a_small_batch_takes_ready_blocks_of_the_other_side_along() -> None:
     heard, new_request = ready(1, deadline_s=6.0), ready(2, waiting_since_s=4.5)
-    assert decide([heard, new_request], 5.0, GPU).flow == BeginBlocks((2, 1))
+    assert decide([heard, new_request], 5.0, GPU).begins == (2, 1)
     pressing = ready(3, deadline_s=5.1)
-    assert decide([pressing, new_request], 5.0, GPU).flow == BeginBlocks((3, 2))
-    assert decide([heard, new_request], 5.0, replace(GPU, is_concurrent=False)).flow == BeginBlocks((2,))
+    assert decide([pressing, new_request], 5.0, GPU).begins == (3, 2)
+    assert decide([heard, new_request], 5.0, replace(GPU, is_concurrent=False)).begins == (2,)
 
 
 def test_where_few_have_work_blocks_that_nobody_needs_for_a_second_stay_behind_a_new_requests() -> None:
     new_request, soon = ready(100, waiting_since_s=4.5), ready(50, deadline_s=5.9)
     buffered = [ready(key, deadline_s=60.0) for key in range(16)]
-    assert decide([*buffered[:9], new_request], 5.0, GPU).flow == BeginBlocks((100,))
-    assert decide([*buffered[:9], soon, new_request], 5.0, GPU).flow == BeginBlocks((100, 50))
-    assert decide([*buffered, new_request], 5.0, GPU).flow == BeginBlocks((100, *range(16))), (
-        "half as many as a batch has rows"
-    )
+    assert decide([*buffered[:9], new_request], 5.0, GPU).begins == (100,)
+    assert decide([*buffered[:9], soon, new_request], 5.0, GPU).begins == (100, 50)
+    assert decide([*buffered, new_request], 5.0, GPU).begins == (100, *range(16)), "half as many as a batch has rows"
     new_requests = [ready(key, waiting_since_s=4.5) for key in (100, 101)]
     pressing = ready(51, deadline_s=5.1)
-    assert decide([pressing, *new_requests], 5.0, GPU).flow == BeginBlocks((51, 100, 101)), (
-        "new requests are never buffered"
-    )
+    assert decide([pressing, *new_requests], 5.0, GPU).begins == (51, 100, 101), "new requests are never buffered"
 
 
 def test_where_few_have_work_nothing_of_listeners_is_launched_behind_what_is_under_way() -> None:
@@ -210,47 +199,45 @@ def test_where_few_have_work_nothing_of_listeners_is_launched_behind_what_is_und
     heard = [ready(key, deadline_s=60.0) for key in range(17)]
     running = [each._replace(batch=7, block_frames=0) for each in heard]
     for few in (heard[:16], running[:16], [pressing]):
-        assert decide(few, 5.0, GPU, under_way).flow is None
-        assert decide(few, 5.0, GPU).flow is not None, "nothing is under way"
-    assert decide([*running[:15], new_request], 5.0, GPU, under_way).flow == BeginBlocks((100,)), "new requests go on"
-    assert decide([pressing, new_request], 5.0, GPU, under_way).flow == BeginBlocks((100, 50)), "and take along"
-    assert decide(running, 5.0, GPU, under_way).flow == AdvanceBatch(7), "half as many as a batch has rows"
+        assert not decide(few, 5.0, GPU, under_way).has_flow_step
+        assert decide(few, 5.0, GPU).has_flow_step, "nothing is under way"
+    assert decide([*running[:15], new_request], 5.0, GPU, under_way).begins == (100,), "new requests go on"
+    assert decide([pressing, new_request], 5.0, GPU, under_way).begins == (100, 50), "and take along"
+    assert decide(running, 5.0, GPU, under_way).advances == 7, "half as many as a batch has rows"
     lacking = IDLE._replace(key=200, deadline_s=60.0, wants_llm=True, max_lead_s=99.0)
-    assert decide([*running[:15], lacking], 5.0, GPU, under_way).llm == LlmStep((200,)), "the LLM goes on beside it"
+    assert decide([*running[:15], lacking], 5.0, GPU, under_way).llm == (200,), "the LLM goes on beside it"
 
 
 def test_no_more_go_along_than_there_is_room_for() -> None:
     heard = [ready(key, deadline_s=6.0 + key) for key in range(40)]
     new_requests = [ready(100 + key, waiting_since_s=4.5, block_frames=30) for key in range(10)]
-    begun = decide([*heard, *new_requests], 5.0, GPU).flow
-    assert begun == BeginBlocks((*range(100, 110), *range(24))), "34 rows"
-    begun = decide([*heard, *new_requests], 5.0, GPU, Intake(num_blocks=12)).flow
-    assert begun == BeginBlocks((*range(100, 110), 0, 1))
+    begun = decide([*heard, *new_requests], 5.0, GPU).begins
+    assert begun == (*range(100, 110), *range(24)), "34 rows"
+    begun = decide([*heard, *new_requests], 5.0, GPU, Intake(num_blocks=12)).begins
+    assert begun == (*range(100, 110), 0, 1)
     few_frames = replace(GPU, flow_batch=BatchSize(num_rows=40, num_frames=450))
-    assert decide([*heard, *new_requests], 5.0, few_frames).flow == BeginBlocks((*range(100, 110), 0, 1, 2))
+    assert decide([*heard, *new_requests], 5.0, few_frames).begins == (*range(100, 110), 0, 1, 2)
     buffered = [ready(key, deadline_s=60.0) for key in range(40)]
     larger = replace(GPU, buffered_flow_batch=whole(40))
-    assert decide(buffered, 5.0, larger).flow == BeginBlocks(tuple(range(40)))
-    assert decide([*buffered, *new_requests[:2]], 5.0, larger).flow == BeginBlocks((100, 101, *range(32)))
+    assert decide(buffered, 5.0, larger).begins == tuple(range(40))
+    assert decide([*buffered, *new_requests[:2]], 5.0, larger).begins == (100, 101, *range(32))
 
 
 def test_nobody_goes_along_whose_equals_are_solved_already() -> None:
     running, heard = IDLE._replace(key=0, deadline_s=9.0, batch=7), ready(1, deadline_s=6.0)
     new_request = ready(2, waiting_since_s=4.5)
-    assert decide([running, heard, new_request], 5.0, GPU).flow == BeginBlocks((2,))
+    assert decide([running, heard, new_request], 5.0, GPU).begins == (2,)
 
 
 def test_beside_the_flow_no_llm_step_of_many_rows_is_launched_ahead() -> None:
     running = IDLE._replace(key=0, deadline_s=5.1, batch=7, max_lead_s=99.0)
     new_requests = [IDLE._replace(key=key, waiting_since_s=4.5, wants_llm=True) for key in range(1, 17)]
     under_way = Intake(is_llm_busy=True)
-    assert decide([running, *new_requests], 5.0, GPU, under_way).llm is None
-    assert decide([running, *new_requests], 5.0, GPU).llm is not None
-    assert decide([running, *new_requests[:15]], 5.0, GPU, under_way).llm is not None, (
-        "few: they would wait for the host"
-    )
-    assert decide(new_requests, 5.0, GPU, under_way).llm is not None, "the device would"
-    assert decide([running, *new_requests], 5.0, replace(GPU, shares_device=False), under_way).llm is not None
+    assert decide([running, *new_requests], 5.0, GPU, under_way).llm == ()
+    assert decide([running, *new_requests], 5.0, GPU).llm != ()
+    assert decide([running, *new_requests[:15]], 5.0, GPU, under_way).llm != (), "few: they would wait for the host"
+    assert decide(new_requests, 5.0, GPU, under_way).llm != (), "the device would"
+    assert decide([running, *new_requests], 5.0, replace(GPU, shares_device=False), under_way).llm != ()
 
 
 def test_of_four_steps_that_a_new_request_waits_for_one_takes_along_who_has_plenty_left() -> None:
@@ -260,7 +247,7 @@ def test_of_four_steps_that_a_new_request_waits_for_one_takes_along_who_has_plen
 
     def rows(views: list[StreamView], num_llm_steps: int, limits: Limits = GPU) -> int:
         step = decide(views, 5.0, limits, Intake(num_llm_steps=num_llm_steps)).llm
-        return len(step.keys) if step is not None else 0
+        return len(step)
 
     many = [new_request, soon, *buffered]
     assert [rows(many, number) for number in range(8)] == [17, 2, 2, 2, 17, 2, 2, 2]
@@ -278,19 +265,18 @@ def test_of_four_steps_that_a_new_request_waits_for_one_takes_along_who_has_plen
 def test_the_llm_makes_way_for_first_blocks_to_their_end() -> None:
     """Also behind the launch of their last step, when nothing of them is to be decided any more."""
     heard = IDLE._replace(key=1, deadline_s=9.0, wants_llm=True)
-    assert decide([heard], 5.0, GPU).llm == LlmStep((1,))
+    assert decide([heard], 5.0, GPU).llm == (1,)
     under_way = Intake(has_first_blocks_under_way=True)
-    assert decide([heard], 5.0, GPU, under_way).llm is None
+    assert decide([heard], 5.0, GPU, under_way).llm == ()
     about_to_be_heard = IDLE._replace(key=2, wants_llm=True, awaits_samples=True)
-    assert decide([heard, about_to_be_heard], 5.0, GPU, under_way).llm is None, "who has a block coming lacks nothing"
+    assert decide([heard, about_to_be_heard], 5.0, GPU, under_way).llm == (), "who has a block coming lacks nothing"
     new_request = IDLE._replace(key=3, wants_llm=True)
     step = decide([heard, about_to_be_heard, new_request], 5.0, GPU, under_way).llm
-    assert step is not None
-    assert set(step.keys) == {1, 2, 3}, "but for who has none all step"
-    assert decide([heard._replace(deadline_s=5.5)], 5.0, GPU, under_way).llm is None, "first blocks take milliseconds"
+    assert set(step) == {1, 2, 3}, "but for who has none all step"
+    assert decide([heard._replace(deadline_s=5.5)], 5.0, GPU, under_way).llm == (), "first blocks take milliseconds"
     short = heard._replace(deadline_s=5.1, awaits_samples=True)
-    assert decide([short], 5.0, GPU, under_way).llm == LlmStep((1,)), "and for a listener about to have an underrun"
-    assert decide([heard], 5.0, replace(GPU, shares_device=False), under_way).llm == LlmStep((1,))
+    assert decide([short], 5.0, GPU, under_way).llm == (1,), "and for a listener about to have an underrun"
+    assert decide([heard], 5.0, replace(GPU, shares_device=False), under_way).llm == (1,)
 
 
 def test_the_flow_holds_what_nobody_is_about_to_need_while_a_new_request_lacks_tokens() -> None:
@@ -299,29 +285,25 @@ def test_the_flow_holds_what_nobody_is_about_to_need_while_a_new_request_lacks_t
     running = IDLE._replace(key=3, deadline_s=9.0, batch=7, max_lead_s=99.0)
     for heard in ([ready], [running], [ready, running]):
         decision = decide([new_request, *heard], 5.0, GPU)
-        assert (decision.llm, decision.flow, decision.holds_flow) == (LlmStep((1,)), None, True)
+        assert (decision.llm, decision.has_flow_step, decision.holds_flow) == ((1,), False, True)
         assert not decide(heard, 5.0, GPU).holds_flow, "nobody lacks any"
-        assert decide(heard, 5.0, GPU).flow is not None
+        assert decide(heard, 5.0, GPU).has_flow_step
     in_flight = decide([new_request, ready], 5.0, GPU, Intake(takes_llm_step=False))
     assert (in_flight.is_idle, in_flight.holds_flow) == (True, True)
     short = ready._replace(deadline_s=5.1)
-    assert decide([new_request, short], 5.0, GPU).flow == BeginBlocks((2,)), (
-        "who would have an underrun waits for nobody"
-    )
+    assert decide([new_request, short], 5.0, GPU).begins == (2,), "who would have an underrun waits for nobody"
     unheard = IDLE._replace(key=4, block_frames=50)
-    assert decide([new_request, unheard, ready], 5.0, GPU).flow == BeginBlocks((4, 2)), "nor does a first block"
-    assert decide([new_request, ready], 5.0, replace(GPU, shares_device=False)).flow == BeginBlocks((2,)), (
-        "nobody is slowed"
-    )
-    assert decide([new_request, ready], 5.0, LIMITS).flow is None, "one processor takes one of the two"
+    assert decide([new_request, unheard, ready], 5.0, GPU).begins == (4, 2), "nor does a first block"
+    assert decide([new_request, ready], 5.0, replace(GPU, shares_device=False)).begins == (2,), "nobody is slowed"
+    assert not decide([new_request, ready], 5.0, LIMITS).has_flow_step, "one processor takes one of the two"
     assert decide([new_request, ready], 5.0, LIMITS).holds_flow is False
 
 
 def test_a_listener_at_the_edge_overtakes_new_requests_and_new_requests_age() -> None:
     edge = IDLE._replace(key=0, deadline_s=10.05, block_frames=50)
     new_request = IDLE._replace(key=1, waiting_since_s=9.99, block_frames=50)
-    assert decide([edge, new_request], 10.0, LIMITS).flow == BeginBlocks((0,))
-    assert decide([edge, new_request._replace(waiting_since_s=8.9)], 10.0, LIMITS).flow == BeginBlocks((1,))
+    assert decide([edge, new_request], 10.0, LIMITS).begins == (0,)
+    assert decide([edge, new_request._replace(waiting_since_s=8.9)], 10.0, LIMITS).begins == (1,)
 
 
 def test_who_waits_for_room_is_ranked_as_who_has_it_but_for_those_about_to_have_an_underrun() -> None:
@@ -331,7 +313,7 @@ def test_who_waits_for_room_is_ranked_as_who_has_it_but_for_those_about_to_have_
     buffered, short, dry = (
         new_request._replace(key=key, deadline_s=deadline_s) for key, deadline_s in ((2, 12.0), (3, 10.9), (4, 9.0))
     )
-    ranked = sorted([buffered, new_request, short, old, dry], key=lambda view: urgency(view, 10.0, limits))
+    ranked = sorted([buffered, new_request, short, old, dry], key=lambda view: urgency(view, 10.0, limits)[0])
     assert ranked == [dry, short, old, new_request, buffered]
     assert [pressing_at_s(view, limits) for view in (short, new_request)] == [9.9, math.inf]
 
@@ -342,12 +324,12 @@ def test_listeners_with_plenty_left_are_served_by_the_age_of_their_clauses() -> 
         IDLE._replace(key=1, deadline_s=4.0, begun_s=1.0, block_frames=50),
         IDLE._replace(key=2, deadline_s=0.9, begun_s=3.0, block_frames=50),
     ]
-    assert decide(views, 0.0, LIMITS).flow == BeginBlocks((2, 1, 0))
+    assert decide(views, 0.0, LIMITS).begins == (2, 1, 0)
 
 
 def test_a_batch_takes_as_many_rows_as_there_are_blocks() -> None:
     views = [IDLE._replace(key=key, waiting_since_s=key, block_frames=50) for key in range(4)]
-    assert decide(views, 9.0, LIMITS, Intake(num_blocks=2)).flow == BeginBlocks((0, 1))
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=2)).begins == (0, 1)
     assert decide(views, 9.0, LIMITS, Intake(num_blocks=0)).is_idle
 
 
@@ -356,15 +338,15 @@ def test_rows_that_take_several_blocks_of_memory_are_added_up() -> None:
         IDLE._replace(key=key, waiting_since_s=key, block_frames=50, num_blocks=num_blocks)
         for key, num_blocks in enumerate([3, 4, 1, 1])
     ]
-    assert decide(views, 9.0, LIMITS, Intake(num_blocks=9)).flow == BeginBlocks((0, 1, 2, 3))
-    assert decide(views, 9.0, LIMITS, Intake(num_blocks=5)).flow == BeginBlocks((0, 2, 3))
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=9)).begins == (0, 1, 2, 3)
+    assert decide(views, 9.0, LIMITS, Intake(num_blocks=5)).begins == (0, 2, 3)
     assert decide(views[:2], 9.0, LIMITS, Intake(num_blocks=2)).is_idle, "nothing fits: nothing is begun"
 
 
 def test_where_nothing_of_the_more_urgent_kind_fits_the_others_may_go_on() -> None:
     unheard = IDLE._replace(key=0, waiting_since_s=0.0, block_frames=50, num_blocks=4)
     heard = IDLE._replace(key=1, deadline_s=9.5, block_frames=50)
-    assert decide([unheard, heard], 9.0, LIMITS, Intake(num_blocks=2)).flow == BeginBlocks((1,))
+    assert decide([unheard, heard], 9.0, LIMITS, Intake(num_blocks=2)).begins == (1,)
 
 
 def test_short_blocks_leave_room_for_others() -> None:
@@ -373,11 +355,11 @@ def test_short_blocks_leave_room_for_others() -> None:
         IDLE._replace(key=key, deadline_s=0.5 + key / 10, block_frames=frames)
         for key, frames in enumerate([40, 50, 30, 10, 4])
     ]
-    assert decide(views, 0.0, Limits(size)).flow == BeginBlocks((0, 1, 3)), "10 fill up what 30 do not fit in"
-    assert decide(views, 0.0, Limits(replace(size, num_frames=140))).flow == BeginBlocks((0, 1, 2, 3)), "four rows"
-    assert decide(views, 0.0, Limits(size), Intake(num_blocks=2)).flow == BeginBlocks((0, 1))
+    assert decide(views, 0.0, Limits(size)).begins == (0, 1, 3), "10 fill up what 30 do not fit in"
+    assert decide(views, 0.0, Limits(replace(size, num_frames=140))).begins == (0, 1, 2, 3), "four rows"
+    assert decide(views, 0.0, Limits(size), Intake(num_blocks=2)).begins == (0, 1)
     first = views[4]._replace(deadline_s=0.1)
-    assert decide([first, *views[:4]], 0.0, Limits(size)).flow == BeginBlocks((4, 0, 1)), "6 frames stay empty"
+    assert decide([first, *views[:4]], 0.0, Limits(size)).begins == (4, 0, 1), "6 frames stay empty"
 
 
 @given(
@@ -392,9 +374,8 @@ def test_whoever_is_left_out_does_not_fit_beside_those_before_him(
         IDLE._replace(key=key, deadline_s=deadlines.uniform(0.2, 0.9), block_frames=each)
         for key, each in enumerate(frames)
     ]
-    flow = decide(views, 0.0, Limits(size)).flow
-    assert isinstance(flow, BeginBlocks)
-    taken = [views[key] for key in flow.keys]
+    taken = [views[key] for key in decide(views, 0.0, Limits(size)).begins]
+    assert taken
     assert len(taken) <= size.num_rows
     assert sum(view.block_frames for view in taken) <= size.num_frames
 
@@ -419,48 +400,58 @@ def buffered(key: int, *, block_frames: int = 0) -> StreamView:
 def test_tokens_that_nobody_waits_for_make_way_for_a_first_block() -> None:
     starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
     decision = decide([starting, buffered(2)], 0.0, LANES)
-    assert (decision.flow, decision.llm) == (BeginBlocks((1,)), None)
+    assert (decision.begins, decision.llm) == ((1,), ())
     running = starting._replace(block_frames=0, batch=7)
     decision = decide([running, buffered(2)], 0.0, LANES, Intake(takes_flow_step=False, is_flow_busy=True))
-    assert decision.llm is None, "its Euler steps are on their way"
+    assert decision.llm == (), "its Euler steps are on their way"
     new_request = IDLE._replace(key=3, wants_llm=True)
     at_edge = IDLE._replace(key=4, wants_llm=True, deadline_s=0.1)
     step = decide([running, buffered(2), new_request, at_edge], 0.0, LANES).llm
-    assert step is not None
-    assert set(step.keys) == {1, 2, 3, 4}, "a step that is taken takes all along"
+    assert set(step) == {1, 2, 3, 4}, "a step that is taken takes all along"
 
 
 def test_tokens_that_nobody_waits_for_wait_while_two_batches_of_blocks_do() -> None:
     backlog = [buffered(key, block_frames=50) for key in range(4)]
-    assert decide([*backlog, buffered(9)], 0.0, LANES).llm is None
-    assert decide([*backlog[:3], buffered(9)], 0.0, LANES).llm == LlmStep((0, 1, 2, 9))
+    assert decide([*backlog, buffered(9)], 0.0, LANES).llm == ()
+    assert decide([*backlog[:3], buffered(9)], 0.0, LANES).llm == (0, 1, 2, 9)
     short = [buffered(key, block_frames=40) for key in range(4)]
-    assert decide([*short, buffered(9)], 0.0, LANES).llm is not None, "four rows, but not two batches of frames"
-    assert decide([*short, buffered(8, block_frames=40), buffered(9)], 0.0, LANES).llm is None
+    assert decide([*short, buffered(9)], 0.0, LANES).llm != (), "four rows, but not two batches of frames"
+    assert decide([*short, buffered(8, block_frames=40), buffered(9)], 0.0, LANES).llm == ()
 
 
 def test_the_llm_yields_only_to_work_that_is_done() -> None:
     views = [IDLE._replace(key=1, block_frames=50), buffered(2)]
-    assert decide(views, 0.0, LANES, Intake(num_blocks=0)) == Decision(llm=LlmStep((2,)))
+    assert decide(views, 0.0, LANES, Intake(num_blocks=0)) == Decision(llm=(2,))
+
+
+@pytest.mark.parametrize("num_blocks", [0, 1])
+def test_blocks_for_which_nothing_under_way_makes_room_lack_it(num_blocks: int) -> None:
+    views = [IDLE._replace(key=1, block_frames=50, num_blocks=2), buffered(2)]
+    intake = Intake(num_blocks=num_blocks, is_token2wav_idle=True)
+    assert decide(views, 0.0, LANES, intake) == Decision(lacks_room=True), "an LLM's work makes none"
+    assert not decide(views, 0.0, LANES, replace(intake, is_token2wav_idle=False)).lacks_room
+    assert not decide(views, 0.0, LANES, replace(intake, num_blocks=2)).lacks_room
+    small = IDLE._replace(key=3, block_frames=50, num_blocks=1)
+    assert decide([*views, small], 0.0, LANES, intake).lacks_room is (num_blocks == 0), "another's fits"
 
 
 def test_an_llm_on_a_device_of_its_own_makes_way_for_nobody() -> None:
     apart = replace(LANES, shares_device=False)
     starting = IDLE._replace(key=1, block_frames=50, wants_llm=True)
-    assert decide([starting, buffered(2)], 0.0, apart) == Decision(LlmStep((1, 2)), BeginBlocks((1,)))
+    assert decide([starting, buffered(2)], 0.0, apart) == Decision((1, 2), (1,))
     backlog = [buffered(key, block_frames=50) for key in range(4)]
-    assert decide([*backlog, buffered(9)], 0.0, apart).llm == LlmStep((0, 1, 2, 3, 9))
+    assert decide([*backlog, buffered(9)], 0.0, apart).llm == (0, 1, 2, 3, 9)
 
 
 def test_batches_are_larger_where_all_have_plenty_left() -> None:
     limits = replace(LANES, buffered_flow_batch=whole(3))
     views = [IDLE._replace(key=key, deadline_s=2.0 + key, block_frames=50) for key in range(4)]
-    assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1, 2))
+    assert decide(views, 0.0, limits).begins == (0, 1, 2)
     views[3] = views[3]._replace(deadline_s=0.5)
-    assert decide(views, 0.0, limits).flow == BeginBlocks((3, 0)), "one of them is in a hurry"
+    assert decide(views, 0.0, limits).begins == (3, 0), "one of them is in a hurry"
     views[3] = views[3]._replace(block_frames=0, wants_llm=True)
-    assert decide(views, 0.0, limits).flow == BeginBlocks((0, 1)), "one lacks tokens and will be in a hurry"
-    assert decide(views[:3], 0.0, replace(limits, buffered_flow_batch=None)).flow == BeginBlocks((0, 1))
+    assert decide(views, 0.0, limits).begins == (0, 1), "one lacks tokens and will be in a hurry"
+    assert decide(views[:3], 0.0, replace(limits, buffered_flow_batch=None)).begins == (0, 1)
 
 
 # --- the length of a launch -----------------------------------------------------------------------------------
@@ -477,48 +468,3 @@ def test_first_blocks_go_in_one_launch_and_no_launch_takes_long(num_frames: int,
 
 def test_of_nothing_there_is_a_step() -> None:
     assert euler_steps_at_once(0, is_first=False) >= 1
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 3),
-            st.sampled_from([None, 0.0, 9.95, 13.0]),  # its deadline, at 10
-            st.sampled_from(["nothing", "tokens", "prompt", "block", "batch", "dropped"]),
-        ),
-        max_size=12,
-    )
-)
-def test_who_is_kept_as_he_changes_counts_as_one_who_has_just_come(
-    moves: list[tuple[int, float | None, str]],
-) -> None:
-    limits, due, left = Limits(flow_batch=whole(4)), Due(), dict[int, StreamView]()
-    for key, deadline_s, state in moves:
-        if state == "dropped":
-            due.drop(key)
-            left.pop(key, None)
-            continue
-        left[key] = view = StreamView(
-            key=key,
-            waiting_since_s=9.0,
-            deadline_s=deadline_s,
-            max_lead_s=5.0,
-            wants_llm=state in ("tokens", "prompt"),
-            needs_prefill=state == "prompt",
-            block_frames=50 if state == "block" else 0,
-            batch=7 if state == "batch" else None,
-        )
-        due.put(view, urgency(view, 10.0, limits))
-    fresh = Due()
-    for view in left.values():
-        fresh.put(view, urgency(view, 10.0, limits))
-    assert facts(due) == facts(fresh)
-
-
-def facts(due: Due) -> list[object]:
-    sides = [
-        (side.ready, side.num_ready_frames, side.is_buffered, side.running, side.first)
-        for side in (due.unheard, due.heard)
-    ]
-    kept = (due.decodes, due.prompts, due.lacking, len(due), due.has_blocks)
-    return [sides, kept, due.is_token_urgent, due.lacks_first_tokens]

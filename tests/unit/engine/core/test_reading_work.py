@@ -9,7 +9,6 @@ from typing import Final
 import pytest
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from voicegate.engine.core.clause import Listing
 from voicegate.engine.core.clause_feed import BITE_CHARS, ClauseFeed
 from voicegate.engine.dictionary import Dictionary
 from voicegate.engine.interface import SpeakingMode
@@ -102,7 +101,7 @@ class CallCounter:
 
 
 def new_feed(mode: SpeakingMode) -> ClauseFeed:
-    return ClauseFeed(Listing(0), mode, tiny_tokenizer(), language="en", max_clause_tokens=750)
+    return ClauseFeed(0, mode, tiny_tokenizer(), language="en", max_clause_tokens=750)
 
 
 def calls_of_bites(text: str, mode: SpeakingMode) -> list[int]:
@@ -132,7 +131,7 @@ def test_a_bite_is_bounded_and_all_of_them_are_linear(name: str, mode: SpeakingM
 def test_a_bite_is_bounded_also_where_each_word_is_said_with_many(mode: SpeakingMode) -> None:
     dictionary = Dictionary({letter: f"one {'9' * 100} {letter * 20}" for letter in "abcdefgh"})
     feed = ClauseFeed(
-        *(Listing(0), mode, tiny_tokenizer()),
+        *(0, mode, tiny_tokenizer()),
         language="en",
         max_clause_tokens=750,
         pronunciation=Pronunciation((dictionary,)),

@@ -1,13 +1,15 @@
 """Utterances at rest: when they rest, and that nothing of what they say later is changed by it."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from tests.support.hollow_stages import hollow
+from tests.support.hollow_stages import hollow, hollow_voice
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core.stages import ReadyVoice, VoiceRoom
 from voicegate.engine.interface import AtRest, AudioReady, Cancelled, Done, SpeakingMode, UtteranceId
 
 STALL_S, STALL_LEAD_S = 0.35, 0.5
@@ -111,3 +113,34 @@ def test_what_was_flushed_without_a_word_rests_too_and_a_cancel_tells_all_of_its
     end = engine.heard[utterance_id].end
     assert isinstance(end, Cancelled)
     assert end.spoken_text + end.remaining_text == "... "
+
+
+def test_contexts_that_come_back_from_rest_hold_no_voice_against_others() -> None:
+    """There is room for one voice, and always one of two contexts speaks with it."""
+    stages = hollow().stages
+    engine = HandDrivenEngine(CONFIG, replace(stages, voice_room=VoiceRoom(stages.voice_room.prompt_tokens[:1])))
+    core = engine.core
+    core.prepare_voice(hollow_voice("guest"), lambda ready: core.install_voice(cast(ReadyVoice, ready)))
+    engine.run()
+    contexts = [engine.submit(name) for name in ("a", "b")]
+    told = dict.fromkeys(contexts, -1)
+    guest, is_asked = engine.submit("c", voice="guest"), False
+    while not engine.heard[guest].pcm:
+        for context in contexts:
+            if (num_rests := len(rests_of(engine.heard[context]))) > told[context]:
+                assert num_rests < 10, "they speak in turn for ever"
+                told[context] = num_rests
+                core.push_text(context, FIRST)
+                core.flush_text(context, str(num_rests))
+                engine.now_s += 0.001
+                engine.step()
+        if told[contexts[1]] == 2 and not is_asked:
+            is_asked = True
+            core.push_text(guest, SECOND)
+            core.end_text(guest)
+        engine.now_s += 0.001
+        assert engine.step()
+    for context in contexts:
+        core.end_text(context)
+    engine.run()
+    assert all(isinstance(heard.end, Done) for heard in engine.heard.values())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.unit.engine.core.rostered import Looked, StubModels, stub_utterance
+from tests.unit.engine.core.rostered import Looked, StubModels, stub_utterance, with_a_block
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.policy import Limits
@@ -28,7 +28,7 @@ class Models(StubModels):
     def __init__(self, free: int) -> None:
         self.free = free
         self.num_releases = 0
-        self.num_active = 0
+        self.active: list[Clause] = []
 
     def can_start(self, clause: Clause) -> bool:
         return len(clause.text_ids) <= self.free
@@ -36,7 +36,7 @@ class Models(StubModels):
     def release(self, amount: int) -> None:
         self.free += amount
         self.num_releases += 1
-        self.num_active -= 1
+        self.active = self.active[:-1]
 
 
 class Desk(Looked):
@@ -50,23 +50,25 @@ class Desk(Looked):
         speaking: Any = SimpleNamespace(start=self._start)
         voices: Any = SimpleNamespace(is_any_leaving=False, is_leaving=lambda _: voices.is_any_leaving)
         self.voices = voices
-        self.room = Room(CONFIG, self.models, self.roster, self.look, speaking, arrivals, self.guarding, voices)
+        fail: Any = None
+        self.room = Room(CONFIG, self.models, self.roster, speaking, arrivals, voices, self.guarding, fail)
 
     def _start(self, utterance: Any, clause: Clause, *, are_many: bool) -> None:
         self.started.append(utterance)
         self.models.free -= len(clause.text_ids)
-        self.models.num_active += 1
+        self.models.active.append(clause)
         clause.state = ClauseState.RENDERING
-        clause.rendering = object()  # type: ignore[assignment]
+        clause.rendering = with_a_block()
 
     def arrive(self, size: int, *, since_s: float, deadline_s: float | None = None) -> Any:
-        arrival = stub_utterance(self.roster, since_s=since_s, deadline_s=deadline_s)
-        arrival.clauses.append(Clause(arrival.listing, 0, "x", [1] * size, is_text_complete=True))
+        arrival = stub_utterance(since_s=since_s, deadline_s=deadline_s)
+        arrival.clauses.append(Clause(arrival.key, 0, "x", [1] * size, is_text_complete=True))
         self.roster.add(arrival)
         return arrival
 
     def admitted(self, now_s: float = 10.0) -> list[Any]:
         self.started.clear()
+        self.roster.look(now_s)
         self.room.give_out(now_s)
         return list(self.started)
 
@@ -129,7 +131,7 @@ def test_those_who_wait_start_one_by_one_as_clauses_end() -> None:
 def test_all_who_wait_have_started_when_as_many_clauses_have_ended(num_active: int, num_waiting: int) -> None:
     desk, _ = crowded(num_active, num_waiting)
     num_started = num_active
-    while desk.models.num_active:
+    while desk.models.active:
         desk.models.release(1)
         num_started += len(desk.admitted())
     assert num_started == num_active + num_waiting
@@ -145,7 +147,7 @@ def test_so_many_are_welcome_as_find_room_or_a_place_to_wait() -> None:
     first = desk.arrive(1, since_s=2.0)
     desk.admitted()
     assert desk.room.num_welcome == 1
-    unread = stub_utterance(desk.roster, since_s=3.0)
+    unread = stub_utterance(since_s=3.0)
     unread.feed.wants_reading = True
     desk.roster.add(unread)
     desk.admitted()

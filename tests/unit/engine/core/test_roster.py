@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import HandDrivenEngine
-from tests.unit.engine.core.rostered import Looked, StubModels, stub_utterance
+from tests.unit.engine.core.rostered import Looked, StubModels, stub_utterance, with_a_block
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.clause import Clause, ClauseState
-from voicegate.engine.core.look import Look
+from voicegate.engine.core.look import Look, Needs
 from voicegate.engine.core.policy import PRESSING, Limits
-from voicegate.engine.core.roster import Needs
 from voicegate.engine.flow.chunking import BatchSize
 from voicegate.engine.interface import SpeakingMode, UtteranceId
 
@@ -29,11 +28,11 @@ class Watched(Looked):
         super().__init__(CONFIG, limits, StubModels())
 
     def joined(self, *states: ClauseState, num_tokens: int = 0, **options: Any) -> Any:
-        utterance = stub_utterance(self.roster, **options)
+        utterance = stub_utterance(**options)
         for state in states:
-            clause = Clause(utterance.listing, 0, "x", [1], is_text_complete=True, state=state)
+            clause = Clause(utterance.key, 0, "x", [1], is_text_complete=True, state=state)
             if state is not ClauseState.WAITING:
-                clause.rendering = object()  # type: ignore[assignment]
+                clause.rendering = with_a_block()
             clause.tokens = [1] * num_tokens
             utterance.clauses.append(clause)
         self.roster.add(utterance)
@@ -53,9 +52,9 @@ def test_who_does_not_play_and_has_its_lead_needs_nothing_and_less_is_made_up_fo
     assert list(roster.due(10.0)) == []
     assert roster.next_alarm_s(10.0) is None
     paused.listener.held_s = 2.9
-    paused.listing.report()
+    roster.changed.add(paused.key)
     (view,) = roster.due(10.0)
-    assert view.key == paused.listing.key
+    assert view.key == paused.key
 
 
 def test_what_has_nothing_to_say_does_not_keep_the_llm_from_what_follows() -> None:
@@ -91,7 +90,7 @@ def test_the_llm_stays_within_its_distance_of_the_flow() -> None:
     near = roster.joined(GENERATING, num_tokens=99)
     roster.joined(GENERATING, num_tokens=100)
     roster.joined(RENDERING, GENERATING, num_tokens=60)
-    assert [view.key for view in roster.due(0.0) if view.wants_llm] == [near.listing.key]
+    assert [view.key for view in roster.due(0.0) if view.wants_llm] == [near.key]
 
 
 def test_the_next_clause_waits_for_room_when_the_one_before_has_all_its_tokens() -> None:
@@ -117,38 +116,36 @@ def test_only_who_has_changed_is_looked_at_and_the_rest_is_remembered(monkeypatc
     roster, looked_at = Watched(), []
     at = Look.at
 
-    def watched(look: Look, utterance: Any, now_s: float) -> Needs:
+    def watched(look: Look, utterance: Any, *given: Any, **options: Any) -> Needs:
         looked_at.append(utterance)
-        return at(look, utterance, now_s)
+        return at(look, utterance, *given, **options)
 
     monkeypatch.setattr(Look, "at", watched)
     first, second = roster.joined(GENERATING), roster.joined(GENERATING)
     assert len(roster.due(0.0)) == 2
     second.clauses[0].tokens += [1] * 1000
-    second.clauses[0].report()
+    roster.changed.add(second.key)
     assert [view.wants_llm for view in roster.due(0.0)] == [True, False]
     assert looked_at == [first, second, second]
     roster.roster.remove(first)
-    assert [view.key for view in roster.due(0.0)] == [second.listing.key]
+    assert [view.key for view in roster.due(0.0)] == [second.key]
 
 
-def test_tokens_are_news_when_they_complete_a_block_or_nothing_was_known_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tokens_are_news_when_they_complete_a_block_or_nothing_was_known_of_them() -> None:
     roster = Watched()
     clause = roster.joined(GENERATING).clauses[0]
-    monkeypatch.setattr(roster.models, "num_missing_tokens", lambda clause: max(7 - clause.num_tokens, 0))
 
     def is_news() -> bool:
+        clause.rendering.flow.num_missing_tokens = max(7 - len(clause.tokens), 0)
         roster.due(0.0)
         clause.tokens.append(1)  # in place, as the pipeline does
-        if roster.roster.is_news(clause):
-            clause.report()
-        return bool(clause.listing.changed)
+        if is_news := len(clause.tokens) >= roster.roster.needs[clause.key].news_tokens:
+            roster.changed.add(clause.key)
+        return is_news
 
     assert is_news(), "its prompt was not read, as far as anybody knew"
     clause.is_prefilled = True
-    clause.report()
+    roster.changed.add(clause.key)
     assert [is_news() for _ in range(8)] == [False, False, False, False, False, True, False, False]
     clause.tokens.extend([1] * (CONFIG.llm_ahead_tokens - 10))
     assert is_news(), "it is far enough ahead"
@@ -159,15 +156,15 @@ def test_text_that_comes_is_read_before_anybody_is_looked_at() -> None:
     utterance = roster.joined()
     utterance.feed.wants_reading = utterance.feed.lacks_clause = True
     roster.roster.note_text(utterance)
-    assert roster.roster.readers(0.0, is_lacking=True) == [utterance]
-    assert utterance.listing.changed, "not looked at yet"
+    assert roster.roster.next_readers(0.0, is_lacking=True) == [utterance]
+    assert utterance.key in roster.changed, "not looked at yet"
     utterance.feed.wants_reading = False
     roster.roster.note_text(utterance)
-    assert roster.roster.readers(0.0, is_lacking=True) == []
+    assert roster.roster.next_readers(0.0, is_lacking=True) == []
     roster.roster.remove(utterance)
     utterance.feed.wants_reading = True
     roster.roster.note_text(utterance)
-    assert not roster.roster.has_readers, "who has ended reads nothing"
+    assert not roster.roster.readers, "who has ended reads nothing"
 
 
 def test_what_is_due_later_comes_back_by_its_alarm() -> None:
@@ -187,22 +184,22 @@ def test_a_listener_presses_sooner_where_many_have_work() -> None:
     roster.joined(GENERATING, deadline_s=10.1)
 
     def is_pressing() -> bool:
-        first = roster.due(10.0).heard.first
-        return first is not None and first[0] == PRESSING
+        roster.due(10.0)
+        return any(rank[0] == PRESSING for rank, view in roster.roster.due.values() if view.deadline_s is not None)
 
     assert not is_pressing()
     others = [roster.joined(GENERATING) for _ in range(15)]
     assert not is_pressing()
-    assert [roster.roster.would_be_many(num_more=number) for number in (0, 1)] == [False, True]
+    assert [roster.roster.are_many(num_more=number) for number in (0, 1)] == [False, True]
     others.append(roster.joined(GENERATING))
     assert is_pressing()
-    assert roster.roster.would_be_many(num_more=0)
+    assert roster.roster.are_many()
     for _ in range(8):
         roster.roster.remove(others.pop())
     assert is_pressing(), "a load that comes and goes by a few is the same load"
     roster.roster.remove(others.pop())
     assert not is_pressing()
-    assert not roster.roster.would_be_many(num_more=0)
+    assert not roster.roster.are_many()
     assert roster.next_alarm_s(10.0) == pytest.approx(10.05), "and presses by the light guard"
 
 
@@ -212,29 +209,28 @@ def test_many_who_are_gone_are_not_taken_along() -> None:
     roster.due(10.0)
     roster.joined(WAITING)
     roster.waiting(10.0, only_pressing=False)
-    assert roster.roster.would_be_many(num_more=0)
+    assert roster.roster.are_many()
     for each in many[:9]:
         roster.roster.remove(each)
-    assert not roster.roster.would_be_many(num_more=0)
+    assert not roster.roster.are_many()
 
 
 # --- the whole loop -------------------------------------------------------------------------------------------
 
 
 def answers(engine: HandDrivenEngine) -> tuple[Any, ...]:
-    roster, look, now_s = engine.core._roster, engine.core._look, engine.now_s
-    look.at_changed(now_s)
+    roster, now_s = engine.core._roster, engine.now_s
+    roster.look(now_s)
     roster.note_load()
-    look.at_changed(now_s)
+    roster.look(now_s)
     return (
-        {view.key: view for view in roster.due},
-        {key: rank for key, (rank, _) in roster.due._all.items()},
-        {each: sorted(getattr(roster.due, each).items()) for each in ("decodes", "prompts", "lacking")},
-        roster.waiting(now_s, only_pressing=False),
-        roster.waiting(now_s, only_pressing=True),
-        roster.readers(now_s, is_lacking=True),
-        roster.readers(now_s, is_lacking=False),
-        roster.stalled,
+        dict(roster.due),
+        dict(roster.waiting),
+        dict(roster.again),
+        dict(roster.stalled),
+        dict(roster.resting),
+        roster.next_readers(now_s, is_lacking=True),
+        roster.next_readers(now_s, is_lacking=False),
         roster.next_alarm_s(now_s),
     )
 
@@ -266,8 +262,7 @@ def test_nothing_that_changes_goes_unnoticed(script: list[Any], num_slots: int, 
                 engine.core.step()
                 engine.now_s += which
                 known = answers(engine)
-                for utterance in engine.core._roster:
-                    utterance.listing.report()
+                engine.core._roster.changed.update(engine.core._roster.utterances)
                 assert answers(engine) == known
         elif names:
             name = names[which % len(names)]

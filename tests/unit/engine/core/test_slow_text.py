@@ -39,7 +39,7 @@ def test_one_long_interval_is_no_habit() -> None:
 def test_a_sentence_is_one_pass_however_slowly_it_is_written(words_per_s: float) -> None:
     engine = HandDrivenEngine(replace(CONFIG, stall_ms=350), stages=hollow().stages)
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
-    utterance = engine.core._roster.named(utterance_id)
+    utterance = engine.core._roster.by_id.get(utterance_id)
     assert utterance is not None
     words = re.findall(r"\s*\S+", TEXT)
     heard_behind = 0
@@ -64,7 +64,7 @@ def test_a_slow_writer_who_stops_is_spoken_all_the_same() -> None:
         until_s = engine.now_s + 0.5
         while engine.now_s < until_s:
             engine.step()
-    utterance = engine.core._roster.named(utterance_id)
+    utterance = engine.core._roster.by_id.get(utterance_id)
     assert utterance is not None
     until_s = engine.now_s + constants.MAX_PAUSE_S
     while engine.now_s < until_s:

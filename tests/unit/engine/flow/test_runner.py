@@ -14,6 +14,7 @@ from tests.support.flow import (
     make_prompt,
     make_runner,
     make_tokens,
+    open_stream,
     prepare_beside,
     render_ready,
 )
@@ -32,12 +33,8 @@ TEN = FirstBlocks(usual=10, short=10)
 TWO = FirstBlocks(usual=10, short=6)
 
 
-def open_stream(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, finish: bool = False) -> BlockStream:
-    stream = runner.open(runner.prepare(make_prompt(prompt_size)))
-    stream.append(make_tokens(num_tokens))
-    if finish:
-        stream.finish()
-    return stream
+def begun(runner: FlowRunner, prompt_size: int, num_tokens: int = 0, *, finish: bool = False) -> BlockStream:
+    return open_stream(runner, num_tokens, prompt_size=prompt_size, finish=finish)
 
 
 @pytest.mark.parametrize("num_prompt_tokens", [69, 6])
@@ -115,7 +112,7 @@ def test_where_one_layout_is_prepared_all_stand_behind_it(begins_short: bool) ->
 )
 def test_first_speech_needs_its_tokens_and_three_more(prompt_size: int, needed: int, num_frames: int) -> None:
     runner = make_runner()
-    stream = open_stream(runner, prompt_size)
+    stream = begun(runner, prompt_size)
     tokens = make_tokens(needed)
     stream.append(tokens[:-1])
     assert drain(runner, stream).shape[1] == 0
@@ -131,7 +128,7 @@ def test_first_speech_needs_its_tokens_and_three_more(prompt_size: int, needed: 
 @pytest.mark.parametrize(("prompt_size", "needed"), [(25, 3), (26, 2), (27, 1), (52, 1)])
 def test_a_block_of_prompt_alone_waits_for_its_lookahead(prompt_size: int, needed: int) -> None:
     runner = make_runner()
-    stream = open_stream(runner, prompt_size, needed - 1)
+    stream = begun(runner, prompt_size, needed - 1)
     assert not stream.is_ready
     stream.append([1])
     assert stream.is_ready
@@ -144,7 +141,7 @@ def test_a_block_of_prompt_alone_waits_for_its_lookahead(prompt_size: int, neede
 @pytest.mark.parametrize("num_tokens", [1, 12, 25, 37])
 def test_finish_renders_every_frame(prompt_size: int, num_tokens: int) -> None:
     runner = make_runner()
-    stream = open_stream(runner, prompt_size, num_tokens)
+    stream = begun(runner, prompt_size, num_tokens)
     before = drain(runner, stream).shape[1]
     stream.finish()
     assert stream.is_ready
@@ -156,7 +153,7 @@ def test_finish_renders_every_frame(prompt_size: int, num_tokens: int) -> None:
 
 @pytest.mark.parametrize("prompt_size", [0, 13, 25])
 def test_a_stream_without_speech_is_exhausted_when_finished(prompt_size: int) -> None:
-    stream = open_stream(make_runner(), prompt_size)
+    stream = begun(make_runner(), prompt_size)
     assert not stream.is_exhausted
     stream.finish()
     assert stream.is_exhausted
@@ -167,7 +164,7 @@ def test_a_stream_without_speech_is_exhausted_when_finished(prompt_size: int) ->
 
 
 def test_tokens_outside_the_table_are_refused_and_change_nothing() -> None:
-    stream = open_stream(make_runner(), 0, 5)
+    stream = begun(make_runner(), 0, 5)
     with pytest.raises(ValueError, match="6561 is not in the flow's table"):
         stream.append([1, 6561])
     assert len(stream.tokens) == 5
@@ -177,8 +174,8 @@ def test_tokens_outside_the_table_are_refused_and_change_nothing() -> None:
 
 def test_tokens_after_the_end_are_refused() -> None:
     runner = make_runner()
-    finished = open_stream(runner, 0, 5, finish=True)
-    closed = open_stream(runner, 0)
+    finished = begun(runner, 0, 5, finish=True)
+    closed = begun(runner, 0)
     runner.close(closed)
     for stream in (finished, closed):
         with pytest.raises(ValueError, match="after the end"):
@@ -187,7 +184,7 @@ def test_tokens_after_the_end_are_refused() -> None:
 
 def test_the_noise_buffer_is_the_longest_stream() -> None:
     runner = make_runner()
-    stream = open_stream(runner, 30)
+    stream = begun(runner, 30)
     room = NOISE_FRAMES // 2 - 30
     stream.append(make_tokens(room))
     with pytest.raises(StreamTooLong, match=f"{NOISE_FRAMES + 2} frames, the flow's noise {NOISE_FRAMES}"):
@@ -225,7 +222,7 @@ def test_prompts_are_checked() -> None:
 
 def test_a_batch_takes_streams_that_are_ready_once_each() -> None:
     runner = make_runner()
-    ready, waiting = open_stream(runner, 0, 28), open_stream(runner, 0, 27)
+    ready, waiting = begun(runner, 0, 28), begun(runner, 0, 27)
     for streams in ([], [waiting], [ready, waiting], [ready, ready]):
         with pytest.raises(ValueError, match="that are ready"):
             runner.begin(streams)
@@ -258,7 +255,7 @@ def test_complete_prompt_blocks_are_shared(prompt_size: int, num_blocks: int) ->
 
 def test_a_prompt_is_the_same_whatever_runs_between_its_steps() -> None:
     runner = make_runner()
-    stream = open_stream(runner, 10, num_tokens=80)
+    stream = begun(runner, 10, num_tokens=80)
     prepared = [prepare_beside(runner, make_prompt(60), stream), runner.prepare(make_prompt(60))]
     assert [each.num_blocks for each in prepared] == [2, 2]
     assert len(stream.blocks) > 0, "it has run between them"
@@ -316,7 +313,7 @@ def test_prompt_blocks_live_as_long_as_their_last_user() -> None:
 def test_closing_in_a_batch_keeps_its_blocks_until_the_batch_is_done() -> None:
     runner = make_runner()
     free = runner.num_free_blocks
-    gone, kept = open_stream(runner, 0, 60), open_stream(runner, 0, 60)
+    gone, kept = begun(runner, 0, 60), begun(runner, 0, 60)
     render_ready(runner, [gone, kept])
     batch = runner.begin([gone, kept])
     batch.advance()
@@ -335,7 +332,7 @@ def test_closing_in_a_batch_keeps_its_blocks_until_the_batch_is_done() -> None:
 def test_a_batch_without_streams_is_done_and_holds_nothing() -> None:
     runner = make_runner()
     free = runner.num_free_blocks
-    stream = open_stream(runner, 0, 28)
+    stream = begun(runner, 0, 28)
     batch = runner.begin([stream])
     batch.advance()
     runner.close(stream)
@@ -347,7 +344,7 @@ def test_a_batch_without_streams_is_done_and_holds_nothing() -> None:
 def test_dropping_leaves_the_stream_as_it_was() -> None:
     runner = make_runner()
     free = runner.num_free_blocks
-    stream, other = open_stream(runner, 0, 28), open_stream(runner, 0, 28)
+    stream, other = begun(runner, 0, 28), begun(runner, 0, 28)
     batch = runner.begin([stream, other])
     batch.drop(stream)
     batch.drop(stream)
@@ -363,11 +360,11 @@ def test_dropping_leaves_the_stream_as_it_was() -> None:
 def test_exhaustion_refuses_the_new_and_harms_none() -> None:
     runner = make_runner(num_blocks=3)
     reference = make_runner()
-    old = open_stream(runner, 28, 60)
-    same = open_stream(reference, 28, 60)
+    old = begun(runner, 28, 60)
+    same = begun(reference, 28, 60)
     first = drain(runner, old)  # the prompt's block and two of its own: the pool is full
     assert runner.num_free_blocks == 0
-    new = open_stream(runner, 0, 28)
+    new = begun(runner, 0, 28)
     with pytest.raises(BlocksExhausted, match="1 blocks wanted, 0 free"):
         runner.begin([new])
     with pytest.raises(BlocksExhausted):
@@ -380,7 +377,7 @@ def test_exhaustion_refuses_the_new_and_harms_none() -> None:
 
 def test_mel_is_an_ordinary_contiguous_tensor() -> None:
     runner = make_runner()
-    (mel,) = render_ready(runner, [open_stream(runner, 13, 15)])
+    (mel,) = render_ready(runner, [begun(runner, 13, 15)])
     assert mel.is_contiguous()
     assert not mel.is_inference()
     mel.mul_(2)

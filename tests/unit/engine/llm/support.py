@@ -1,7 +1,6 @@
 """Shared by several LLM tests: configurations, a state dict for them, and a driver that records what is fed."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,15 +20,6 @@ SOS, EOS, TASK, FILL = 6561, 6562, 6563, 6564
 END_OF_PROMPT = 151646
 
 Arrays = dict[str, npt.NDArray[Any]]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for torch: tensors here are tiny, and threads that wait for each other make a busy machine crawl."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
 
 
 def golden_llm_config() -> LlmConfig:
@@ -191,6 +181,10 @@ def run_unistream(sequence: Unistream, sample: Sampler, on_feed: Callable[[Feed]
 def scripted(tokens: Sequence[int]) -> Sampler:
     """Returns the n-th token at call n, whatever was fed."""
     return lambda _, call: tokens[call]
+
+
+def tokens(outputs: Iterable[SequenceOutput]) -> list[int]:
+    return [token for output in outputs for token in output.tokens]
 
 
 def drain(

@@ -98,15 +98,10 @@ def test_every_special_id_ends_unistream(stop: int) -> None:
     assert sequence.state is SequenceState.FINISHED
 
 
-def test_unistream_is_truncated_at_its_maximum() -> None:
-    sequence = uni(ids(GOLDEN["uni.text"])[:3])
-    assert len(run_unistream(sequence, scripted([7] * 100)).yielded) == GOLDEN["uni.maxlen_text3_n"]
-    assert sequence.state is SequenceState.TRUNCATED
-
-
-def test_unistream_obeys_the_lower_of_both_limits() -> None:
-    sequence = uni(max_tokens=5)
-    assert run_unistream(sequence, scripted([7] * 100)).yielded == [7] * 5
+@pytest.mark.parametrize(("max_tokens", "length"), [(None, int(GOLDEN["uni.maxlen_text3_n"])), (5, 5)])
+def test_unistream_is_truncated_at_the_lower_of_both_limits(max_tokens: int | None, length: int) -> None:
+    sequence = uni(ids(GOLDEN["uni.text"])[:3], max_tokens=max_tokens)
+    assert run_unistream(sequence, scripted([7] * 100)).yielded == [7] * length
     assert sequence.state is SequenceState.TRUNCATED
 
 
@@ -116,28 +111,25 @@ def test_unistream_without_text_is_over_at_once() -> None:
     assert sequence.state is SequenceState.FINISHED
 
 
-def test_unistream_wants_the_end_of_prompt_in_either_text() -> None:
+def test_the_end_of_the_prompt_is_wanted() -> None:
+    """Unistream's in either text."""
     with pytest.raises(InvalidRequest, match="endofprompt"):
         Unistream(CONFIG, LlmPrompt((1, 2)), (3, 4))
+    with pytest.raises(InvalidRequest, match="endofprompt"):
+        Bistream(CONFIG, LlmPrompt((1, 2)))
     Unistream(CONFIG, LlmPrompt(), (*INSTRUCTION, 4))
 
 
-def test_a_model_without_instructions_has_the_same_layout_without_one() -> None:
-    config = replace(CONFIG, end_of_prompt_id=None)
-    sequence = Unistream(config, LlmPrompt((1, 2), (7, 8)), (3, 4))
-    assert sequence.feed is not None
-    assert fed_ids(CONFIG, sequence.feed.rows) == [SOS, 1, 2, 3, 4, TASK, 7, 8]
-
-
-def test_a_model_that_may_do_without_instructions_takes_texts_of_both_kinds() -> None:
-    config = replace(CONFIG, needs_end_of_prompt=False)
+@pytest.mark.parametrize("change", [{"needs_end_of_prompt": False}, {"end_of_prompt_id": None}])
+def test_a_model_that_may_do_without_instructions_takes_texts_of_both_kinds(change: dict[str, Any]) -> None:
+    config = replace(CONFIG, **change)
     for prompt_text in ((1, 2), (*INSTRUCTION, 1, 2)):
         sequence = Unistream(config, LlmPrompt(prompt_text, (7, 8)), (3, 4))
         assert fed_ids(CONFIG, sequence.layout) == [SOS, *prompt_text, 3, 4, TASK, 7, 8]
-        bistream = Bistream(replace(config, mix_ratio=(2, 3)), LlmPrompt(prompt_text, (7, 8, 9)))
+        bistream = Bistream(replace(config, mix_ratio=(2, 3)), LlmPrompt((1, 2), (7, 8, 9)))
         bistream.push_text([3])
         assert bistream.feed is not None
-        assert fed_ids(CONFIG, bistream.feed.rows) == [SOS, *prompt_text, 7, 8, 9]
+        assert fed_ids(CONFIG, bistream.feed.rows) == [SOS, 1, 2, 7, 8, 9]
 
 
 EOS_ALONE = StopRule(is_eos_alone=True, min_tokens_per_text_token=0, max_tokens_per_text_token=None, max_tokens=7)
@@ -177,29 +169,21 @@ def bi(trace: str, policy: BistreamPolicy) -> Bistream:
     return Bistream(CONFIG, golden_prompt(GOLDEN, trace), policy=policy)
 
 
-@pytest.mark.parametrize("trace", SPECIALS)
-def test_upstream_policy_equals_the_traces(trace: str) -> None:
-    sequence = bi(trace, BistreamPolicy.UPSTREAM)
+@pytest.mark.parametrize(
+    ("policy", "trace"),
+    [(BistreamPolicy.UPSTREAM, trace) for trace in SPECIALS]
+    + [(BistreamPolicy.ROBUST, trace) for trace in ROBUST_AS_UPSTREAM],
+)
+def test_bistream_equals_the_traces(policy: BistreamPolicy, trace: str) -> None:
+    """Robust those that show no bug."""
+    sequence = bi(trace, policy)
     run_bistream(sequence, ids(GOLDEN[f"{trace}.text"]), replay(trace)).assert_equals(GOLDEN, trace)
-    is_failed = sequence.state is SequenceState.FAILED
-    assert is_failed == bool(GOLDEN[f"{trace}.error"])
-    assert (sequence.failure is not None) == is_failed
-    if not is_failed:
-        assert sequence.state is SequenceState.FINISHED
-
-
-def test_upstream_policy_names_the_special_token() -> None:
-    sequence = bi("bi_eos_in_stream", BistreamPolicy.UPSTREAM)
-    run_bistream(sequence, ids(GOLDEN["bi_eos_in_stream.text"]), replay("bi_eos_in_stream"))
-    assert str(GOLDEN["bi_eos_in_stream.error"]) == "should not get token 6562"
-    assert "6562" in str(sequence.failure)
-
-
-@pytest.mark.parametrize("trace", ROBUST_AS_UPSTREAM)
-def test_robust_policy_equals_the_traces_that_show_no_bug(trace: str) -> None:
-    sequence = bi(trace, BistreamPolicy.ROBUST)
-    run_bistream(sequence, ids(GOLDEN[f"{trace}.text"]), replay(trace)).assert_equals(GOLDEN, trace)
-    assert sequence.state is SequenceState.FINISHED
+    if GOLDEN[f"{trace}.error"]:
+        assert sequence.state is SequenceState.FAILED
+        assert str(GOLDEN[f"{trace}.error"]) == "should not get token 6562"
+        assert "6562" in str(sequence.failure)
+    else:
+        assert (sequence.state, sequence.failure) == (SequenceState.FINISHED, None)
 
 
 @pytest.mark.parametrize("special", [SOS, EOS, TASK, 6700])
@@ -308,19 +292,6 @@ def test_text_after_its_end_is_refused() -> None:
     sequence.end_text()
     with pytest.raises(InvalidRequest, match="after its end"):
         sequence.push_text([1])
-
-
-def test_bistream_wants_the_end_of_prompt_in_the_prompt() -> None:
-    with pytest.raises(InvalidRequest, match="endofprompt"):
-        Bistream(CONFIG, LlmPrompt((1, 2)))
-
-
-def test_bistream_without_instructions_interleaves_all_of_the_prompts_text() -> None:
-    config = replace(CONFIG, end_of_prompt_id=None, mix_ratio=(2, 3))
-    sequence = Bistream(config, LlmPrompt((1, 2), (7, 8, 9)))
-    sequence.push_text([3])
-    assert sequence.feed is not None
-    assert fed_ids(CONFIG, sequence.feed.rows) == [SOS, 1, 2, 7, 8, 9]
 
 
 @given(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.golden import TINY_MODEL_DIR
-from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict
+from tests.unit.engine.llm.support import drain, small_llm_config, small_state_dict, tokens
 from voicegate.engine.llm.backend import (
     InvalidRequest,
     LlmPrompt,
@@ -43,10 +43,6 @@ def request(
 ) -> SequenceRequest:
     text = tuple(range(10, 10 + num_text))
     return SequenceRequest(sequence_id, PROMPT, text, is_streaming=is_streaming, seed=seed, max_tokens=max_tokens)
-
-
-def tokens(outputs: list[SequenceOutput]) -> list[int]:
-    return [token for output in outputs for token in output.tokens]
 
 
 @cache

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.support.tiny_tokenizer import tiny_tokenizer
-from voicegate.engine.core.clause import Listing
 from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.text.phrase_breaks import PhraseBreaks
@@ -25,7 +24,7 @@ from voicegate.engine.text.phrase_breaks import PhraseBreaks
     ],
 )
 def test_pauses_are_kept(text: str, spoken: str) -> None:
-    feed = ClauseFeed(Listing(0), SpeakingMode.BISTREAM, tiny_tokenizer(), language="en", max_clause_tokens=750)
+    feed = ClauseFeed(0, SpeakingMode.BISTREAM, tiny_tokenizer(), language="en", max_clause_tokens=750)
     for char in text:
         feed.push(char)
         while feed.has_unread:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import golden
-from tests.support.vocoder import CPU, feed_together, golden_excitation, golden_model, offline, plain_runner
+from tests.support.vocoder import CPU, chunks_of, feed_together, golden_excitation, golden_model, offline, plain_runner
 from voicegate.engine import units
 from voicegate.engine.vocoder.backend import (
     VocoderJob,
@@ -118,10 +118,6 @@ def test_upstreams_unfinished_output_is_a_prefix(shared_runner: VocoderRunner) -
 
 
 # --- batches ----------------------------------------------------------------------------------------------
-
-
-def chunks_of(mels: Sequence[torch.Tensor], plans: Sequence[Sequence[int]]) -> list[Sequence[torch.Tensor]]:
-    return [torch.split(mel, list(plan), dim=1) for mel, plan in zip(mels, plans, strict=True)]
 
 
 PLAN = st.lists(st.integers(0, 20), min_size=1, max_size=4).filter(lambda sizes: 0 < sum(sizes) <= MAX_FRAMES)

@@ -5,47 +5,33 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from prometheus_client import CollectorRegistry
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 
+from tests.unit.gateway.server.served import services_of
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.auth.access import Access
 from voicegate.gateway.auth.keyring import Key
-from voicegate.gateway.server.conversations.admission import Admission
-from voicegate.gateway.server.conversations.dispatch import Dispatcher
 from voicegate.gateway.server.conversations.guests import Guests
-from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.entrance.sites import Sites
 from voicegate.gateway.server.http.clones import Clones
 from voicegate.gateway.server.http.enrolment import Enrolment
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.visitor import Visitor
-from voicegate.gateway.server.metrics.meters import Meters
 from voicegate.gateway.server.status import Status
-from voicegate.gateway.session.opening import SessionLimits
-from voicegate.gateway.session.quota import Bound, Excess, Holding, Quotas
+from voicegate.gateway.session.quota import Bound, Excess, Holding
 from voicegate.gateway.session.voice_names import VoiceNames
-from voicegate.gateway.session.waiting import WaitingLimits
 
 
 def stage_of(status: Status, sites: Sites, access: Access | None = None) -> Stage:
     engine = FakeEngine()
-    services = Services(
-        engine,
-        Dispatcher(engine),
-        Admission(engine, WaitingLimits()),
-        SessionLimits(),
-        Quotas(),
-        Meters(CollectorRegistry()),
-    )
     access = access or Access(None, b"")
     enrolment = Enrolment(access, is_allowed=False, max_voices=256)
     return Stage(
         lambda: status,
         sites,
         access,
-        services,
+        services_of(engine),
         Guests(),
         VoiceNames(),
         max_body_bytes=1000,

@@ -46,7 +46,6 @@ def test_it_is_told_to_whoever_connects_and_says_nothing(new_loop: Callable[[], 
 
 async def told_to_whoever_connects() -> None:
     async with running(FakeEngine(), agent_port=0) as served:
-        await served.gateway.settled.wait()
         port = served.gateway.agent_port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert await asyncio.wait_for(reader.read(), 10) == b"ready up 100%\n"

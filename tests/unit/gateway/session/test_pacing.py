@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.gateway.sessions import NOW, begin_context, error_of, new_session, sent
+from tests.unit.gateway.sessions import NOW, begin_context, error_of, new_session, sent, speaking
 from voicegate.engine import interface as engine
 from voicegate.engine.interface import UtteranceId
 from voicegate.gateway.session.actions import CancelUtterance
@@ -14,8 +14,8 @@ FRAME_MS = 20
 FRAME_48K = 960
 
 
-def paced_context(session: Session, burst_ms: int) -> UtteranceId:
-    return begin_context(session, pace=wire.Pace(burst_ms=burst_ms))
+def paced(burst_ms: int) -> tuple[Session, UtteranceId]:
+    return speaking(pace=wire.Pace(burst_ms=burst_ms))
 
 
 def audio(utterance_id: UtteranceId, num_packets: int, first: int = 0) -> engine.AudioReady:
@@ -32,8 +32,7 @@ def heard_until(session: Session, end_s: float) -> list[tuple[float, int, int]]:
 
 
 def test_a_burst_and_then_real_time() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=100)
+    session, utterance_id = paced(100)
     (first,) = sent(session.engine_event(audio(utterance_id, 10), NOW))
     assert (first.pts_48k, len(first.packets), first.is_first) == (0, 5, True)
     assert heard_until(session, NOW + 10) == [(0.02, 5, 1), (0.04, 6, 1), (0.06, 7, 1), (0.08, 8, 1), (0.1, 9, 1)]
@@ -42,8 +41,7 @@ def test_a_burst_and_then_real_time() -> None:
 
 @pytest.mark.parametrize("burst_ms", [0, 1, 20, 39])
 def test_less_than_two_packets_is_one_at_a_time(burst_ms: int) -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms)
+    session, utterance_id = paced(burst_ms)
     assert len(sent(session.engine_event(audio(utterance_id, 3), NOW))[0].packets) == 1
     times_s = [at_s for at_s, _, _ in heard_until(session, NOW + 10)]
     assert times_s[1] - times_s[0] == pytest.approx(0.02)
@@ -51,8 +49,7 @@ def test_less_than_two_packets_is_one_at_a_time(burst_ms: int) -> None:
 
 
 def test_who_had_an_underrun_gets_a_burst_again() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=60)
+    session, utterance_id = paced(60)
     session.engine_event(audio(utterance_id, 3), NOW)
     (late,) = sent(session.engine_event(audio(utterance_id, 10, first=3), NOW + 5.0))
     assert len(late.packets) == 3
@@ -60,8 +57,7 @@ def test_who_had_an_underrun_gets_a_burst_again() -> None:
 
 
 def test_sequence_numbers_and_pts_have_no_gaps() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=60)
+    session, utterance_id = paced(60)
     messages = sent(session.engine_event(audio(utterance_id, 4), NOW))
     messages += sent(session.engine_event(audio(utterance_id, 4, first=4), NOW))
     while (due_s := session.next_send_s) is not None:
@@ -72,8 +68,7 @@ def test_sequence_numbers_and_pts_have_no_gaps() -> None:
 
 
 def test_what_follows_audio_waits_for_it() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=20)
+    session, utterance_id = paced(20)
     session.receive(wire.Flush(context="a", id="f"), NOW)
     session.receive(wire.End(context="a"), NOW)
     for event in (
@@ -93,8 +88,7 @@ def test_what_follows_audio_waits_for_it() -> None:
 
 
 def test_a_player_that_paused_is_sent_no_more() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=100)
+    session, utterance_id = paced(100)
     session.engine_event(audio(utterance_id, 100), NOW)
     for n in range(10):  # it has begun, and stands still at 20 ms
         session.receive(wire.Playback(context="a", played_ms=20), NOW + 0.05 * n)
@@ -106,8 +100,7 @@ def test_a_player_that_paused_is_sent_no_more() -> None:
 
 def test_a_player_that_has_more_in_hand_than_its_burst_gets_all_that_follows_in_order() -> None:
     """It had seemed to play in time, and then says that it has not begun."""
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=200)
+    session, utterance_id = paced(200)
     for number in range(5):
         session.engine_event(audio(utterance_id, 5, first=5 * number), NOW + 0.1 * number)
     session.receive(wire.Playback("a", played_ms=0, buffer_ms=500), NOW + 0.45)
@@ -118,16 +111,14 @@ def test_a_player_that_has_more_in_hand_than_its_burst_gets_all_that_follows_in_
 
 
 def test_a_player_that_is_ahead_is_sent_more() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=100)
+    session, utterance_id = paced(100)
     session.engine_event(audio(utterance_id, 100), NOW)
     session.receive(wire.Playback(context="a", played_ms=100), NOW)
     assert len(sent(session.on_send_due(NOW))[0].packets) == 5
 
 
 def test_cancel_drops_what_waits_and_splits_at_what_was_sent() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=60)
+    session, utterance_id = paced(60)
     session.engine_event(audio(utterance_id, 50), NOW)
     assert session.receive(wire.Cancel(context="a"), NOW) == [CancelUtterance(utterance_id, 60)]
     assert session.next_send_s is None
@@ -136,15 +127,13 @@ def test_cancel_drops_what_waits_and_splits_at_what_was_sent() -> None:
 
 
 def test_what_the_client_played_wins() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=60)
+    session, utterance_id = paced(60)
     session.engine_event(audio(utterance_id, 50), NOW)
     assert session.receive(wire.Cancel(context="a", played_ms=40), NOW) == [CancelUtterance(utterance_id, 40)]
 
 
 def test_cancel_of_what_the_engine_has_finished_is_answered_at_once() -> None:
-    session = new_session()
-    utterance_id = paced_context(session, burst_ms=60)
+    session, utterance_id = paced(60)
     session.receive(wire.End(context="a"), NOW)
     session.engine_event(audio(utterance_id, 50), NOW)
     session.engine_event(engine.Done(utterance_id, 1000, 50, 48_000), NOW)
@@ -168,16 +157,14 @@ def test_an_engine_that_hangs_takes_back_nothing_that_it_made_whole() -> None:
 
 
 def test_a_context_without_a_burst_is_not_paced() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     assert sum(len(message.packets) for message in sent(session.engine_event(audio(utterance_id, 100), NOW))) == 100
     assert session.next_send_s is None
 
 
 def test_what_waits_behind_the_end_of_a_drained_context_is_dropped() -> None:
     """The flush leaves it silent, so a server that drains sends it away; the engine's own end waits behind that."""
-    session = new_session()
-    utterance_id = begin_context(session, pace=wire.Pace(burst_ms=100))
+    session, utterance_id = speaking(pace=wire.Pace(burst_ms=100))
     session.receive(wire.Flush("a", "f"), NOW)
     session.engine_event(audio(utterance_id, 20), NOW)
     session.engine_event(engine.Flushed(utterance_id, "f", 400), NOW)

@@ -16,8 +16,10 @@ from tests.unit.gateway.sessions import (
     error_of,
     new_session,
     open_context,
+    opened,
     sent,
     session_in,
+    speaking,
 )
 from voicegate.engine import interface as engine
 from voicegate.engine.interface import ListenerReport, SpeakingMode, UtteranceId
@@ -128,8 +130,7 @@ def test_pcm_has_no_pre_skip() -> None:
 def test_an_engines_refusal_ends_the_context(
     refusal: engine.EngineError, code: str, retry_after_ms: int | None
 ) -> None:
-    session = new_session()
-    utterance_id = open_context(session)
+    session, utterance_id = opened()
     (submit,) = session.receive(wire.Text(context="a", text="hi"), NOW)
     assert isinstance(submit, Submit)
     error = error_of(session.refused(utterance_id, refusal))
@@ -174,23 +175,20 @@ def test_handles_come_round_past_those_in_use(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_text_flush_and_end_reach_the_engine_as_written() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     assert session.receive(wire.Text(context="a", text=" Hé\u200d😀"), NOW) == [PushText(utterance_id, " Hé\u200d😀")]
     assert session.receive(wire.Flush(context="a", id="f"), NOW) == [FlushText(utterance_id, "f")]
     assert session.receive(wire.End(context="a"), NOW) == [EndText(utterance_id)]
 
 
 def test_empty_text_is_fine_and_nothing() -> None:
-    session = new_session()
-    open_context(session)
+    session, _ = opened()
     assert session.receive(wire.Text(context="a", text=""), NOW) == []
     assert session.contexts["a"].first_text_s is None
 
 
 def test_text_is_counted_in_bytes() -> None:
-    session = new_session(text_bytes=4)
-    open_context(session)
+    session, _ = opened(text_bytes=4)
     assert len(session.receive(wire.Text(context="a", text="éé"), NOW)) == 1
     error = error_of(session.receive(wire.Text(context="a", text="ééx"), NOW))
     assert (error.code, error.context, error.fatal) == ("bad_message", "a", False)
@@ -198,8 +196,7 @@ def test_text_is_counted_in_bytes() -> None:
 
 
 def test_a_context_takes_so_much_text_and_no_more() -> None:
-    session = new_session(text_bytes=4, context_text_bytes=6)
-    utterance_id = open_context(session)
+    session, utterance_id = opened(text_bytes=4, context_text_bytes=6)
     session.receive(wire.Text(context="a", text="1234"), NOW)
     session.submitted(utterance_id, NOW)
     error = error_of(session.receive(wire.Text(context="a", text="567"), NOW))
@@ -208,8 +205,7 @@ def test_a_context_takes_so_much_text_and_no_more() -> None:
 
 
 def test_unanswered_flushes_are_limited() -> None:
-    session = new_session(unanswered_flushes=2)
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking(unanswered_flushes=2)
     flush = wire.Flush(context="a", id="f")
     for _ in range(2):
         assert session.receive(flush, NOW) == [FlushText(utterance_id, "f")]
@@ -222,8 +218,7 @@ def test_unanswered_flushes_are_limited() -> None:
 
 
 def test_text_without_sound_waits_for_some_with() -> None:
-    session = new_session()
-    utterance_id = open_context(session)
+    session, utterance_id = opened()
     for text in (" ", "...", "\n(", "\u201c"):
         assert session.receive(wire.Text(context="a", text=text), NOW) == []
     (submit,) = session.receive(wire.Text(context="a", text="Hi"), NOW)
@@ -233,15 +228,13 @@ def test_text_without_sound_waits_for_some_with() -> None:
 
 @pytest.mark.parametrize("text", ["a", "7", "%", "=", "你", "é", "😀", ". a", "." * 1025])
 def test_what_may_sound_is_something_to_say(text: str) -> None:
-    session = new_session()
-    open_context(session)
+    session, _ = opened()
     (submit,) = session.receive(wire.Text(context="a", text=text), NOW)
     assert isinstance(submit, Submit)
 
 
 def test_a_flush_with_nothing_to_say_is_answered_at_once() -> None:
-    session = new_session()
-    utterance_id = open_context(session)
+    session, utterance_id = opened()
     for flush_id in ("1", "2"):
         assert sent(session.receive(wire.Flush(context="a", id=flush_id), NOW)) == [wire.Flushed("a", flush_id, 0)]
     session.receive(wire.Text(context="a", text="hi"), NOW)
@@ -249,8 +242,7 @@ def test_a_flush_with_nothing_to_say_is_answered_at_once() -> None:
 
 
 def test_a_flush_divides_text_for_the_engine_too_and_is_answered_once() -> None:
-    session = new_session()
-    utterance_id = open_context(session)
+    session, utterance_id = opened()
     answers = []
     for text, flush_id in (("...", "1"), (" (", "2")):
         session.receive(wire.Text(context="a", text=text), NOW)
@@ -268,8 +260,7 @@ def test_a_flush_divides_text_for_the_engine_too_and_is_answered_once() -> None:
 
 
 def test_an_end_with_nothing_to_say_is_done() -> None:
-    session = new_session()
-    open_context(session)
+    session, _ = opened()
     session.receive(wire.Text(context="a", text="..."), NOW)
     audio, done = sent(session.receive(wire.End(context="a"), NOW))
     assert (audio.sequence, audio.pts_48k, audio.packets, audio.is_first, audio.is_last) == (0, 0, (), True, True)
@@ -278,8 +269,7 @@ def test_an_end_with_nothing_to_say_is_done() -> None:
 
 
 def test_a_cancel_with_nothing_to_say_gives_the_text_back() -> None:
-    session = new_session()
-    open_context(session)
+    session, _ = opened()
     session.receive(wire.Text(context="a", text="..."), NOW)
     assert sent(session.receive(wire.Cancel(context="a"), NOW)) == [wire.Cancelled("a", 0, "", "...")]
     assert not session.contexts
@@ -288,17 +278,16 @@ def test_a_cancel_with_nothing_to_say_gives_the_text_back() -> None:
 # --- while the engine has no room -------------------------------------------------------------------------
 
 
-def waiting_context(session: Session, context: str = "a") -> UtteranceId:
-    """It has said `TEXT`, and the engine has not answered."""
-    utterance_id = open_context(session, context)
-    (submit,) = session.receive(wire.Text(context=context, text=TEXT), NOW)
+def waiting(**limits: Any) -> tuple[Session, UtteranceId]:
+    """Its context has said `TEXT`, and the engine has not answered."""
+    session, utterance_id = opened(**limits)
+    (submit,) = session.receive(wire.Text(context="a", text=TEXT), NOW)
     assert isinstance(submit, Submit)
-    return utterance_id
+    return session, utterance_id
 
 
 def test_what_comes_while_one_waits_reaches_the_engine_in_order() -> None:
-    session = new_session()
-    utterance_id = waiting_context(session)
+    session, utterance_id = waiting()
     for message in (
         wire.Flush(context="a", id="1"),
         wire.Text(context="a", text="and more"),
@@ -318,16 +307,14 @@ def test_what_comes_while_one_waits_reaches_the_engine_in_order() -> None:
 
 
 def test_flushes_are_limited_while_one_waits() -> None:
-    session = new_session(unanswered_flushes=2)
-    waiting_context(session)
+    session, _ = waiting(unanswered_flushes=2)
     for _ in range(2):
         assert session.receive(wire.Flush(context="a"), NOW) == []
     assert error_of(session.receive(wire.Flush(context="a"), NOW)).code == "rate_limited"
 
 
 def test_the_wait_counts_in_what_is_measured() -> None:
-    session = new_session()
-    utterance_id = waiting_context(session)
+    session, utterance_id = waiting()
     session.submitted(utterance_id, NOW + 0.5)
     session.engine_event(engine.AudioReady(utterance_id, (b"x",), 0), NOW + 0.75)
     measured = engine.Timing(queue_ms=1.0, first_packet_ms=240.0)
@@ -336,8 +323,7 @@ def test_the_wait_counts_in_what_is_measured() -> None:
 
 
 def test_a_cancel_while_one_waits_is_answered_at_once() -> None:
-    session = new_session()
-    utterance_id = waiting_context(session)
+    session, utterance_id = waiting()
     session.receive(wire.Text(context="a", text="and more"), NOW)
     withdraw, cancelled = session.receive(wire.Cancel(context="a"), NOW)
     assert withdraw == Withdraw(utterance_id)
@@ -350,16 +336,14 @@ def test_a_cancel_while_one_waits_is_answered_at_once() -> None:
     [Session.drain_deadline, Session.engine_stopped, Session.slow_consumer, Session.flooded, Session.disconnected],
 )
 def test_whoever_waits_on_a_socket_that_ends_waits_no_more(end: Callable[[Session], list[Action]]) -> None:
-    session = new_session()
-    utterance_id = waiting_context(session)
+    session, utterance_id = waiting()
     actions = end(session)
     assert Withdraw(utterance_id) in actions
     assert not any(isinstance(action, CancelUtterance) for action in actions)
 
 
 def test_a_drain_waits_for_who_waits() -> None:
-    session = new_session()
-    utterance_id = waiting_context(session)
+    session, utterance_id = waiting()
     session.receive(wire.Flush(context="a"), NOW)
     assert sent(session.drain(5000)) == [wire.Draining(5000)]
     overloaded = engine.Overloaded("no room", retry_after_ms=700)
@@ -390,16 +374,14 @@ def test_an_idle_context_ends_to_the_second() -> None:
     [MESSAGES[wire.Text], MESSAGES[wire.Flush], MESSAGES[wire.Playback], wire.Text(context="a", text="")],
 )
 def test_whatever_names_a_context_keeps_it(message: Any) -> None:
-    session = new_session(context_idle_s=10.0)
-    begin_context(session)
+    session, _ = speaking(context_idle_s=10.0)
     session.receive(message, NOW + 9.0)
     assert session.on_deadline(NOW + 10.0) == []
     assert session.next_deadline_s(NOW + 10.0) == NOW + 19.0
 
 
 def test_a_context_that_speaks_is_not_idle() -> None:
-    session = new_session(context_idle_s=10.0)
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking(context_idle_s=10.0)
     session.engine_event(engine.AudioReady(utterance_id, (b"x",), 0), NOW + 9.0)
     assert session.on_deadline(NOW + 18.9) == []
     actions = session.on_deadline(NOW + 19.0)
@@ -410,16 +392,14 @@ def test_a_context_that_speaks_is_not_idle() -> None:
 
 @pytest.mark.parametrize("message", [wire.End(context="a"), wire.Cancel(context="a")])
 def test_who_waits_for_the_server_is_not_idle(message: Any) -> None:
-    session = new_session(context_idle_s=10.0)
-    begin_context(session)
+    session, _ = speaking(context_idle_s=10.0)
     session.receive(message, NOW)
     assert session.next_deadline_s(NOW + 3.0) == NOW + 13.0, "when one that is opened now may be idle"
     assert session.on_deadline(NOW + 1000.0) == []
 
 
 def test_a_context_has_its_time_whatever_it_does() -> None:
-    session = new_session(context_idle_s=10.0, context_life_s=25.0)
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking(context_idle_s=10.0, context_life_s=25.0)
     for at_s in range(101, 125):
         session.receive(wire.Text(context="a", text="more "), float(at_s))
         session.engine_event(engine.AudioReady(utterance_id, (b"x",), 0), float(at_s))
@@ -432,8 +412,7 @@ def test_a_context_has_its_time_whatever_it_does() -> None:
 
 
 def test_idle_contexts_of_a_drained_socket_close_it() -> None:
-    session = new_session(context_idle_s=10.0)
-    begin_context(session)
+    session, _ = speaking(context_idle_s=10.0)
     session.drain(60_000)
     assert isinstance(session.on_deadline(NOW + 10.0)[-1], Close)
 
@@ -489,8 +468,7 @@ def test_an_engine_that_hangs_is_nothing_to_those_at_rest() -> None:
 
 
 def test_what_fails_while_it_waits_for_a_place_waits_no_longer() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     session.engine_event(engine.AtRest(utterance_id, len(TEXT)), NOW)
     (submit,) = session.receive(wire.Text(context="a", text="again"), NOW)
     assert isinstance(submit, Submit)
@@ -520,8 +498,7 @@ def test_a_server_has_so_many_contexts() -> None:
 
 
 def test_audio_is_numbered_and_the_last_message_is_the_exact_end() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     session.receive(wire.End(context="a"), NOW)
     events = [
         engine.AudioReady(utterance_id, (b"1", b"2"), 0),
@@ -539,8 +516,7 @@ def test_audio_is_numbered_and_the_last_message_is_the_exact_end() -> None:
 
 
 def test_an_engine_that_makes_much_at_once_is_sent_by_the_second() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     packets = tuple(bytes([number]) for number in range(120))  # of 20 ms
     messages = sent(session.engine_event(engine.AudioReady(utterance_id, packets, 0), NOW))
     assert [(m.sequence, m.pts_48k, len(m.packets)) for m in messages] == [(0, 0, 50), (1, 48_000, 50), (2, 96_000, 20)]
@@ -548,23 +524,20 @@ def test_an_engine_that_makes_much_at_once_is_sent_by_the_second() -> None:
 
 
 def test_done_tells_that_speech_was_cut_off() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     _, done = sent(session.engine_event(engine.Done(utterance_id, 0, 0, 0, is_truncated=True), NOW))
     assert done.truncated is True
 
 
 def test_a_context_without_sound_has_a_last_message_too() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     audio, done = sent(session.engine_event(engine.Done(utterance_id, 0, 0, 0), NOW))
     assert (audio.sequence, audio.packets, audio.is_first, audio.is_last) == (0, (), True, True)
     assert done.audio_ms == 0
 
 
 def test_ttfb_is_from_the_first_text_to_the_first_audio() -> None:
-    session = new_session()
-    utterance_id = open_context(session)
+    session, utterance_id = opened()
     for at_s, text in ((9.0, ""), (10.0, "a"), (10.1, "b")):
         session.receive(wire.Text(context="a", text=text), at_s)
     for at_s in (10.25, 10.5):
@@ -575,8 +548,7 @@ def test_ttfb_is_from_the_first_text_to_the_first_audio() -> None:
 
 
 def test_after_cancel_only_the_end_is_heard() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     cancel = wire.Cancel(context="a", played_ms=80)
     assert session.receive(cancel, NOW) == [CancelUtterance(utterance_id, 80)]
     assert session.receive(cancel, NOW) == []
@@ -592,8 +564,7 @@ def test_after_cancel_only_the_end_is_heard() -> None:
 
 
 def test_done_that_crossed_a_cancel_ends_without_audio() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     session.receive(wire.Cancel(context="a"), NOW)
     (done,) = sent(session.engine_event(engine.Done(utterance_id, 100, 5, 4800), NOW))
     assert done == wire.Done("a", 100, 5, wire.Timing(), characters=3)
@@ -617,8 +588,7 @@ def test_a_reused_id_hears_nothing_of_its_predecessor() -> None:
 
 
 def test_alignment_is_passed_on() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     event = engine.Alignment(utterance_id, (engine.AlignedText("hi", 0, 80, 0, 2),), estimated=False)
     assert sent(session.engine_event(event, NOW)) == [
         wire.Alignment("a", (wire.AlignmentItem("hi", 0, 80, 0, 2),), False)
@@ -626,8 +596,7 @@ def test_alignment_is_passed_on() -> None:
 
 
 def test_a_report_of_the_player_goes_to_the_engine_where_it_is_news() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     report = wire.Playback(context="a", played_ms=100, buffer_ms=300)
     assert session.receive(report, NOW) == [NoteListener(utterance_id, ListenerReport(100))]
     assert session.receive(report, NOW) == []
@@ -748,8 +717,7 @@ def test_an_engine_that_hangs_ends_whoever_waits_for_it() -> None:
 
 
 def test_too_many_messages_are_told_and_then_too_much() -> None:
-    session = new_session(messages_per_s=7)
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking(messages_per_s=7)
     error = error_of(session.over_rate())
     assert (error.code, error.context, error.fatal) == ("rate_limited", UNSET, False)
     assert "7 messages a second" in error.message
@@ -761,8 +729,7 @@ def test_too_many_messages_are_told_and_then_too_much() -> None:
 
 
 def test_draining_lets_contexts_finish_and_refuses_new_ones() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     assert sent(session.drain(5000)) == [wire.Draining(5000)]
     assert session.drain(5000) == []
     error = error_of(session.receive(wire.Open(context="b"), NOW))
@@ -795,8 +762,7 @@ def test_a_drain_does_not_wait_for_contexts_with_nothing_to_say() -> None:
 
 
 def test_a_drain_waits_for_text_after_a_flush_and_for_flushes() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     session.receive(wire.Flush(context="a", id="1"), NOW)
     session.receive(wire.Text(context="a", text="more"), NOW)
     session.engine_event(engine.Flushed(utterance_id, "1", 40), NOW)
@@ -808,8 +774,7 @@ def test_a_drain_waits_for_text_after_a_flush_and_for_flushes() -> None:
 
 
 def test_a_drain_lets_an_ended_context_finish() -> None:
-    session = new_session()
-    utterance_id = begin_context(session)
+    session, utterance_id = speaking()
     session.receive(wire.Flush(context="a"), NOW)
     session.receive(wire.End(context="a"), NOW)
     session.engine_event(engine.Flushed(utterance_id, "", 40), NOW)

@@ -49,6 +49,11 @@ def cartesia() -> Cartesia:
     return Cartesia(find_anna)
 
 
+@pytest.fixture
+def dialect() -> Cartesia:
+    return cartesia()
+
+
 @pytest.mark.parametrize("container", ["wav", "mp3", "ogg"])
 def test_a_container_has_no_place_in_a_socket(container: str) -> None:
     (refusal,) = said(cartesia(), request("Hello", output_format={**RAW, "container": container}))
@@ -76,8 +81,7 @@ def test_how_text_is_read(fields: dict[str, Any], expected: dict[str, Any]) -> N
     assert said(cartesia(), request("Hello. ", **fields))[0] == opened(**expected)
 
 
-def test_pipecats_turn() -> None:
-    dialect = cartesia()
+def test_pipecats_turn(dialect: Cartesia) -> None:
     sentence = request("Hello. ", add_timestamps=True, max_buffer_delay_ms=0)
     assert said(dialect, sentence) == [opened(), wire.Text("a#0", "Hello. "), wire.Flush("a#0")]
     assert said(dialect, request("", is_continued=False)) == [wire.End("a#0")]
@@ -89,8 +93,7 @@ def test_pipecats_turn() -> None:
     assert told(dialect, Speech("a#0", b"", 10, 10, is_last=True), done("a#0")) == [DONE]
 
 
-def test_one_request_is_a_context() -> None:
-    dialect = cartesia()
+def test_one_request_is_a_context(dialect: Cartesia) -> None:
     assert said(dialect, request("Hello.", is_continued=False)) == [
         opened(),
         wire.Text("a#0", "Hello."),
@@ -99,14 +102,12 @@ def test_one_request_is_a_context() -> None:
     assert told(dialect, alignment("a#0", ("Hello.", 0, 0, 480))) == [], "nobody asked for times"
 
 
-def test_nothing_to_say_is_done() -> None:
-    dialect = cartesia()
+def test_nothing_to_say_is_done(dialect: Cartesia) -> None:
     assert said(dialect, request(" ", is_continued=False)) == [opened(), wire.Text("a#0", " "), wire.End("a#0")]
     assert said(dialect, request("", is_continued=False, context_id="b")) == [opened("b#1"), wire.End("b#1")]
 
 
-def test_flushes_are_counted() -> None:
-    dialect = cartesia()
+def test_flushes_are_counted(dialect: Cartesia) -> None:
     flush = request("", flush=True)
     assert said(dialect, request("One "), flush)[-1] == wire.Flush("a#0", "1")
     assert said(dialect, request("two "), flush)[-1] == wire.Flush("a#0", "2")
@@ -117,16 +118,14 @@ def test_flushes_are_counted() -> None:
     assert chunk["flush_id"] == 2
 
 
-def test_a_cancel_is_a_barge_in() -> None:
-    dialect = cartesia()
+def test_a_cancel_is_a_barge_in(dialect: Cartesia) -> None:
     said(dialect, request("Hello "))
     assert said(dialect, {"context_id": "a", "cancel": True}) == [wire.Cancel("a#0")]
     assert told(dialect, cancelled("a#0")) == [DONE]
     assert said(dialect, {"context_id": "a", "cancel": True}, {"cancel": True}) == [], "nobody is there"
 
 
-def test_whole_sentences_are_apart_and_stay_far_from_the_limit_on_flushes() -> None:
-    dialect = cartesia()
+def test_whole_sentences_are_apart_and_stay_far_from_the_limit_on_flushes(dialect: Cartesia) -> None:
     sentence = request("Hi.", max_buffer_delay_ms=0)
     assert said(dialect, sentence)[1:] == [wire.Text("a#0", "Hi. "), wire.Flush("a#0")]
     for _ in range(100):
@@ -135,8 +134,7 @@ def test_whole_sentences_are_apart_and_stay_far_from_the_limit_on_flushes() -> N
     assert told(dialect, wire.Flushed("a#0", "", 10)) == [wire.Flush("a#0")], "for all the rest"
 
 
-def test_many_flushes_wait_and_each_has_its_answer() -> None:
-    dialect = cartesia()
+def test_many_flushes_wait_and_each_has_its_answer(dialect: Cartesia) -> None:
     effects = said(dialect, *(request(f"Number {number}. ", flush=True) for number in range(100)))
     effects += said(dialect, request("The end.", is_continued=False))
     for number in range(1, 101):
@@ -153,8 +151,7 @@ def test_many_flushes_wait_and_each_has_its_answer() -> None:
     assert effects[-1] == wire.End("a#0")
 
 
-def test_a_cancel_drops_what_waits() -> None:
-    dialect = cartesia()
+def test_a_cancel_drops_what_waits(dialect: Cartesia) -> None:
     said(dialect, *(request("Hi. ", flush=True) for _ in range(40)), {"context_id": "a", "cancel": True})
     assert told(dialect, cancelled("a#0")) == [DONE]
 
@@ -166,8 +163,7 @@ def test_a_cancel_drops_what_waits() -> None:
         ({"container": "raw", "encoding": "pcm_mulaw", "sample_rate": 8000}, OutputFormat(Coding.MULAW, 8_000)),
     ],
 )
-def test_formats(asked: dict[str, Any], output: OutputFormat) -> None:
-    dialect = cartesia()
+def test_formats(dialect: Cartesia, asked: dict[str, Any], output: OutputFormat) -> None:
     said(dialect, {**request("Hi"), "output_format": asked})
     assert dialect.output("a#0") == output
 
@@ -199,8 +195,7 @@ def test_all_others_are_the_default(voice: object) -> None:
     assert said(cartesia(), {**request("Hi"), "voice": voice})[0].voice is None
 
 
-def test_refusals_are_errors_in_the_shapes_of_all_versions() -> None:
-    dialect = cartesia()
+def test_refusals_are_errors_in_the_shapes_of_all_versions(dialect: Cartesia) -> None:
     said(dialect, request("Hi "))
     (refusal,) = told(dialect, error("overloaded", "full", "a#0"))
     assert refusal == {
@@ -248,8 +243,7 @@ def test_what_comes_for_an_idle_context_that_has_ended_is_spoken() -> None:
     assert said(dialect, request("Again ")) == [opened("a#1"), wire.Text("a#1", "Again ")]
 
 
-def test_what_comes_behind_the_end_is_a_context_of_its_own() -> None:
-    dialect = cartesia()
+def test_what_comes_behind_the_end_is_a_context_of_its_own(dialect: Cartesia) -> None:
     said(dialect, request("One.", is_continued=False))
     bad = request("Bad.", is_continued=False, output_format={**RAW, "container": "wav"})
     assert said(dialect, request("Two.", is_continued=False), request("Three "), bad) == []
@@ -262,8 +256,7 @@ def test_what_comes_behind_the_end_is_a_context_of_its_own() -> None:
     assert (end, refusal["error_code"], refusal["context_id"]) == (DONE, "bad_message", "a")
 
 
-def test_what_waits_for_a_context_is_bounded() -> None:
-    dialect = cartesia()
+def test_what_waits_for_a_context_is_bounded(dialect: Cartesia) -> None:
     said(dialect, request("One.", is_continued=False), request("x" * 200_000, is_continued=False))
     for more in (request("x" * 100_000), request("x", language="x" * 100_000)):
         (answer,) = said(dialect, more)
@@ -271,8 +264,7 @@ def test_what_waits_for_a_context_is_bounded() -> None:
     assert said(dialect, request("x")) == [], "there is room for this one"
 
 
-def test_the_rest_of_what_failed_is_dropped_with_what_waited() -> None:
-    dialect = cartesia()
+def test_the_rest_of_what_failed_is_dropped_with_what_waited(dialect: Cartesia) -> None:
     said(dialect, *(request("Hi. ", flush=True) for _ in range(40)), request("Ho.", is_continued=False))
     said(dialect, request("Next.", is_continued=False))
     (refusal, *next_one) = told(dialect, error("engine_failed", "broken", "a#0"))
@@ -303,8 +295,7 @@ def test_a_request_without_a_context_has_one() -> None:
     assert told(dialect, done("of-ours#0")) == [{**DONE, "context_id": "of-ours"}]
 
 
-def test_a_context_that_has_our_name_has_it_alone() -> None:
-    dialect = cartesia()
+def test_a_context_that_has_our_name_has_it_alone(dialect: Cartesia) -> None:
     names = {said(dialect, request("Hi", context_id=None))[0].context.partition("#")[0] for _ in range(10)}
     assert len(names) == 10
     assert all(UUID(name).version == 4 for name in names), "which no client comes upon"

@@ -70,8 +70,12 @@ def started(number: int, said_text: str, name: str = "pcm", **fields: Any) -> di
     }
 
 
-def test_streamed_audio() -> None:
-    dialect = omni(**STREAMED)
+@pytest.fixture
+def dialect() -> VllmOmni:
+    return omni(**STREAMED)
+
+
+def test_streamed_audio(dialect: VllmOmni) -> None:
     assert said(dialect, text("Hello ")) == [opened(), wire.Text("utterance#0", "Hello ")]
     assert said(dialect, text("there."), DONE) == [wire.Text("utterance#0", "there."), wire.End("utterance#0")]
     assert told(dialect, Speech("utterance#0", b"ab", 0, 10)) == [started(0, "Hello there."), b"ab"]
@@ -108,14 +112,12 @@ def test_words_with_their_times() -> None:
     assert (chunk["chunk_id"], chunk["timestamps"][0]["word"]) == (1, "you.")
 
 
-def test_an_utterance_without_text_is_done() -> None:
-    dialect = omni(**STREAMED)
+def test_an_utterance_without_text_is_done(dialect: VllmOmni) -> None:
     assert said(dialect, DONE) == [opened(), wire.End("utterance#0")]
     assert told(dialect, done("utterance#0")) == [started(0, ""), *ends(0, 0)]
 
 
-def test_the_next_utterance_waits_for_the_last() -> None:
-    dialect = omni(**STREAMED)
+def test_the_next_utterance_waits_for_the_last(dialect: VllmOmni) -> None:
     said(dialect, text("One."), DONE)
     assert said(dialect, {"type": "session.config", "speed": 1.5, **STREAMED}, text("Two."), DONE, text("Three.")) == []
     effects = told(dialect, done("utterance#0"))[3:]
@@ -123,8 +125,7 @@ def test_the_next_utterance_waits_for_the_last() -> None:
     assert told(dialect, done("utterance#1"))[3:][0].context == "utterance#2"
 
 
-def test_a_config_that_cannot_be_is_told_where_it_waited() -> None:
-    dialect = omni(**STREAMED)
+def test_a_config_that_cannot_be_is_told_where_it_waited(dialect: VllmOmni) -> None:
     said(dialect, text("One."), DONE)
     assert said(dialect, {"type": "session.config", "response_format": "midi"}, text("Two.")) == []
     complaint, *effects = told(dialect, done("utterance#0"))[3:]
@@ -132,16 +133,14 @@ def test_a_config_that_cannot_be_is_told_where_it_waited() -> None:
     assert effects == [opened(1), wire.Text("utterance#1", "Two.")], "the old one holds"
 
 
-def test_a_cancel_is_ours() -> None:
-    dialect = omni(**STREAMED)
+def test_a_cancel_is_ours(dialect: VllmOmni) -> None:
     assert said(dialect, CANCEL) == []
     said(dialect, text("One."))
     assert said(dialect, CANCEL) == [wire.Cancel("utterance#0")]
     assert told(dialect, cancelled("utterance#0")) == [started(0, "One."), *ends(0, 0, is_error=True)]
 
 
-def test_a_failure_ends_its_utterance() -> None:
-    dialect = omni(**STREAMED)
+def test_a_failure_ends_its_utterance(dialect: VllmOmni) -> None:
     said(dialect, text("One."))
     told(dialect, Speech("utterance#0", b"ab", 0, 10))
     effects = told(dialect, error("engine_failed", "broken", "utterance#0"))
@@ -196,8 +195,7 @@ def test_behind_a_failure_a_client_may_begin_anew_without_ending_what_failed(ane
     assert said(dialect, text("Two.")) == [opened(1, pace=WHOLE_FILE), wire.Text("utterance#1", "Two.")]
 
 
-def test_what_waits_for_an_utterance_is_bounded_whatever_it_is() -> None:
-    dialect = omni(**STREAMED)
+def test_what_waits_for_an_utterance_is_bounded_whatever_it_is(dialect: VllmOmni) -> None:
     said(dialect, text("One."), DONE)
     long = "x" * 100_000
     assert said(dialect, {"type": "session.config", "instructions": long}, {"type": "input.text", "voice": long}) == []
@@ -243,8 +241,7 @@ def test_a_config_that_brings_a_voice_is_refused_and_nothing_is_spoken(field: st
     assert said(dialect, text("Hello.")) == said(dialect, DONE) == []
 
 
-def test_so_is_one_that_waited_for_an_utterance() -> None:
-    dialect = omni(**STREAMED)
+def test_so_is_one_that_waited_for_an_utterance(dialect: VllmOmni) -> None:
     said(dialect, text("Hello.")), said(dialect, DONE)
     assert said(dialect, {"type": "session.config", "ref_audio": "abc"}) == said(dialect, text("More.")) == []
     *_, refused, hangup = dialect.word(done("utterance#0"))
@@ -258,8 +255,7 @@ def test_close() -> None:
     assert said(dialect, {"type": "session.close"}, text("Hi.")) == [("hangup", 1000)]
 
 
-def test_a_close_lets_what_is_done_be_heard() -> None:
-    dialect = omni(**STREAMED)
+def test_a_close_lets_what_is_done_be_heard(dialect: VllmOmni) -> None:
     said(dialect, text("One."), DONE, text("Two."), DONE, text("never done"))
     assert said(dialect, {"type": "session.close"}, CANCEL) == []
     heard = told(dialect, done("utterance#0"))
@@ -271,14 +267,12 @@ def test_a_close_lets_what_is_done_be_heard() -> None:
     ]
 
 
-def test_a_close_amid_a_text_ends_it() -> None:
-    dialect = omni(**STREAMED)
+def test_a_close_amid_a_text_ends_it(dialect: VllmOmni) -> None:
     said(dialect, text("never done"))
     assert said(dialect, {"type": "session.close"}) == [("hangup", 1000)]
 
 
-def test_of_a_text_no_more_is_kept_than_is_shown() -> None:
-    dialect = omni(**STREAMED)
+def test_of_a_text_no_more_is_kept_than_is_shown(dialect: VllmOmni) -> None:
     for _ in range(4):
         said(dialect, text("x" * 60_000))
     (start, *_rest) = told(dialect, Speech("utterance#0", b"ab", 0, 1))

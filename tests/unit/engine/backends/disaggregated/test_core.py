@@ -30,11 +30,6 @@ TEXTS = (
 )
 
 
-def two_cores(driven: Driven) -> DisaggregatedCore:
-    assert isinstance(driven.core, DisaggregatedCore)
-    return driven.core
-
-
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL])
 @pytest.mark.parametrize("number", [2, 3])
 def test_speech_is_what_one_device_speaks_alone_and_together(mode: SpeakingMode, number: int) -> None:
@@ -42,7 +37,7 @@ def test_speech_is_what_one_device_speaks_alone_and_together(mode: SpeakingMode,
     before = models.held
     together = Driven(models.all_stages)
     names = [together.say(f"u{place}", text, seed=place, mode=mode) for place, text in enumerate(TEXTS)]
-    assert min(core.num_live for core in two_cores(together).cores) >= 1, "all have some"
+    assert min(core.num_live for core in together.several.cores) >= 1, "all have some"
     together.run()
     assert set(together.ends()) == {"Done"}
     for place, (name, text) in enumerate(zip(names, TEXTS, strict=True)):
@@ -77,7 +72,7 @@ def test_what_all_need_of_the_llm_is_one_step() -> None:
     for place in range(4):
         driven.say(f"u{place}", TEXTS[3])
     driven.run()
-    core = two_cores(driven)
+    core = driven.several
     of_four = core.batch_sizes["llm"][2]  # up to four rows
     assert of_four > 50
     assert core.counters["llm_steps"] == sum(core.batch_sizes["llm"]) < of_four + 5
@@ -89,15 +84,15 @@ def test_what_all_need_of_the_llm_is_one_step() -> None:
 def test_new_requests_go_where_there_is_most_room() -> None:
     models = hollow_token2wavs(num_blocks=[20, 200])
     driven = Driven(models.all_stages)
-    first, second = two_cores(driven).cores
+    first, second = driven.several.cores
     for place in range(8):
         driven.say(f"u{place}", TEXTS[3])
         driven.step()
     assert 0 < first.num_live < second.num_live
     assert first.gauges["max_flow_blocks"] == 20
-    assert two_cores(driven).gauges["max_flow_blocks"] == 220
-    assert two_cores(driven).num_welcome == first.num_welcome + second.num_welcome
-    assert two_cores(driven).num_submitted == 8
+    assert driven.several.gauges["max_flow_blocks"] == 220
+    assert driven.several.num_welcome == first.num_welcome + second.num_welcome
+    assert driven.several.num_submitted == 8
     driven.run()
     assert set(driven.ends()) == {"Done"}
 
@@ -108,8 +103,8 @@ def test_who_finds_no_room_anywhere_waits_and_is_spoken() -> None:
     for place in range(9):
         driven.say(f"u{place}", TEXTS[3])
         driven.step()
-    assert two_cores(driven).num_welcome == 0
-    assert [core.gauges["active_clauses"] for core in two_cores(driven).cores] == [2, 2]
+    assert driven.several.num_welcome == 0
+    assert [core.gauges["active_clauses"] for core in driven.several.cores] == [2, 2]
     driven.run()
     assert driven.ends() == ["Done"] * 9
 
@@ -215,7 +210,7 @@ def test_a_new_voice_speaks_on_every_device_until_it_is_removed() -> None:
     driven.core.install_voice(ready)
     for place in range(2):
         driven.say(f"u{place}", TEXTS[1], voice="new")
-    assert [core.num_live for core in two_cores(driven).cores] == [1, 1]
+    assert [core.num_live for core in driven.several.cores] == [1, 1]
     driven.core.remove_voice("new")
     driven.run()
     assert driven.ends() == ["Done", "Done"]
@@ -246,7 +241,7 @@ def test_a_voice_that_is_given_up_while_one_device_has_it_already_is_on_none() -
     models = hollow_token2wavs()
     before = models.held
     driven = Driven(models.all_stages)
-    cores = two_cores(driven).cores
+    cores = driven.several.cores
     voice, answers = hollow_voice("new"), list[ReadyVoice | EngineError]()
     driven.core.prepare_voice(voice, answers.append)
     while not cores[0]._voices._prepared:

@@ -10,7 +10,6 @@ from tests.support.disaggregated import Driven, on_lanes, threaded
 from tests.support.hollow_stages import hollow_voice
 from tests.support.polling import until
 from tests.support.tiny_engine import CONFIG, PCM
-from voicegate.engine.backends.disaggregated.core import DisaggregatedCore
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.interface import Done, EngineError, Failed, Overloaded, UtteranceId, UtteranceRequest
 from voicegate.engine.thread.worker import ThreadedEngine
@@ -21,11 +20,6 @@ HASTY = replace(CONFIG, device_patience_s=LIMIT_S)
 # Real time passes by itself: a busy machine that does not get to a device for a while is no device that hangs.
 REAL_LIMIT_S = 5.0
 NAMES = ("cpu.2", "cpu.3")  # of two token2wavs
-
-
-def several(driven: Driven) -> DisaggregatedCore:
-    assert isinstance(driven.core, DisaggregatedCore)
-    return driven.core
 
 
 def step_for(driven: Driven, seconds: float) -> None:
@@ -39,7 +33,7 @@ def test_it_is_noticed_while_the_others_work(number: int) -> None:
     made = on_lanes()
     before = made.models.held
     driven = Driven(made.all_stages, HASTY)
-    core = several(driven)
+    core = driven.several
     hanging, working = core.cores[number], core.cores[1 - number]
     made.lanes[number].hang()
     lost: set[UtteranceId] = set()
@@ -72,7 +66,7 @@ def test_it_is_noticed_while_the_others_work(number: int) -> None:
 def test_nobody_is_sent_there_until_it_goes_on() -> None:
     made = on_lanes()
     driven = Driven(made.all_stages, HASTY)
-    core = several(driven)
+    core = driven.several
     made.lanes[0].hang()
     for place in range(2):
         driven.say(f"u{place}", TEXT)
@@ -96,7 +90,7 @@ def test_nobody_is_sent_there_until_it_goes_on() -> None:
 def test_where_the_llm_hangs_all_do_however_much_the_others_have_to_render() -> None:
     made = on_lanes()
     driven = Driven(made.all_stages, HASTY)
-    core = several(driven)
+    core = driven.several
     for lane in made.lanes:
         lane.hang()
     names = [driven.say(f"u{place}", TEXT) for place in range(4)]
@@ -129,7 +123,7 @@ def test_where_the_llm_hangs_all_do_however_much_the_others_have_to_render() -> 
 def test_where_all_hang_nobody_is_let_in(number: int) -> None:
     made = on_lanes(number)
     driven = Driven(made.all_stages, HASTY, is_apart=True)
-    core = several(driven)
+    core = driven.several
     assert core.unready_reason is None
     for lane in made.lanes:
         lane.hang()
@@ -199,7 +193,7 @@ def test_no_voice_is_taken_up_while_a_device_hangs(monkeypatch: pytest.MonkeyPat
     made = on_lanes()
     before = made.models.held
     driven = Driven(made.all_stages, HASTY)
-    core = several(driven)
+    core = driven.several
     answers: list[ReadyVoice | EngineError] = []
     made.lanes[1].hang()
     for place in range(2):

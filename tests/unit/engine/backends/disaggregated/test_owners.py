@@ -23,20 +23,15 @@ COMMANDS: dict[str, Callable[[DisaggregatedCore, UtteranceId], None]] = {
 }
 
 
-def several(driven: Driven) -> DisaggregatedCore:
-    assert isinstance(driven.core, DisaggregatedCore)
-    return driven.core
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_one_core_hears_of_a_command_and_none_of_one_for_nobody(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     driven = Driven(hollow_token2wavs(3).all_stages)
     names = [driven.say(f"u{place}", TEXT) for place in range(3)]
     heard: list[tuple[int, UtteranceId]] = []
-    for number, core in enumerate(several(driven).cores):
+    for number, core in enumerate(driven.several.cores):
         monkeypatch.setattr(core, command, lambda name, *_, number=number: heard.append((number, name)))
     for name in (*names, UtteranceId("unknown")):
-        COMMANDS[command](several(driven), name)
+        COMMANDS[command](driven.several, name)
     assert sorted(heard) == [(0, names[0]), (1, names[1]), (2, names[2])]
 
 
@@ -46,7 +41,7 @@ def test_nothing_is_kept_of_who_has_ended(data: st.DataObject) -> None:
     models = hollow_token2wavs(num_slots=2)
     before = models.held
     driven = Driven(models.all_stages)
-    core = several(driven)
+    core = driven.several
     names: list[UtteranceId] = []
     for move in data.draw(st.lists(st.sampled_from([*COMMANDS, "say", "say", "step", "step"]), max_size=30)):
         if move == "say":
@@ -73,10 +68,10 @@ def test_nothing_is_kept_of_one_that_could_not_be_opened(monkeypatch: pytest.Mon
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("made to fail")
 
-    for core in several(driven).cores:
+    for core in driven.several.cores:
         monkeypatch.setattr(core._reception, "open", broken)
     with capture_logs() as logs:
         driven.say("u0", TEXT)
     assert [line["event"] for line in logs] == ["utterance_not_opened"]
     assert driven.ends() == ["Failed"]
-    assert several(driven)._owners == {}
+    assert driven.several._owners == {}

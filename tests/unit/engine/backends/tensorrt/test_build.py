@@ -11,7 +11,7 @@ import onnx
 import pytest
 import torch
 
-from tests.support.flow import drain, make_prompt
+from tests.support.flow import drain, open_stream
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.tensorrt.computing import computing_package
 from tests.support.tensorrt.package import VERSIONS, Package
@@ -36,7 +36,7 @@ from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.solver import CudaSolver
 from voicegate.engine.flow.runner import FlowRunner
-from voicegate.engine.flow.stream import BlockRow, BlockStream
+from voicegate.engine.flow.stream import BlockRow
 from voicegate.engine.flow.torch.solver import TorchSolver
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.cosyvoice3 import load_flow_model
@@ -233,12 +233,12 @@ def test_a_flow_has_what_was_built(machine: Callable[[str], Package], parts: Flo
     assert solver.name == "tensorrt"
     assert choose_engines(replace(parts, config=replace(config, flow_backend="cuda")), SILENT) is None
     package.calls.clear()
-    found = drain(runner := FlowRunner(flow, pool, solver, max_streams=1), opened(runner))
+    found = drain(runner := FlowRunner(flow, pool, solver, max_streams=1), open_stream(runner, 42))
     assert (
         sum(name == "IExecutionContext.execute_async_v3" for name, _ in package.calls) == 2 * MODEL.flow.num_euler_steps
     ), "steps of two blocks"
     plain = FlowRunner(flow, pool, TorchSolver(flow, pool, max_streams=1), max_streams=1)
-    torch.testing.assert_close(found, drain(plain, opened(plain)), rtol=0, atol=1e-5)
+    torch.testing.assert_close(found, drain(plain, open_stream(plain, 42)), rtol=0, atol=1e-5)
 
 
 def test_a_shape_that_is_not_taken_is_our_kernels(machine: Callable[[str], Package], parts: FlowParts) -> None:
@@ -248,11 +248,3 @@ def test_a_shape_that_is_not_taken_is_our_kernels(machine: Callable[[str], Packa
     engines = parts.bound({SINGLE[1]: parts.engines()[SINGLE[1]]})
     found = [engines.shape_for([BlockRow((0,) * count, 9, 50)], 50) for count in range(4)]
     assert found == [None, None, SINGLE[1], None]
-
-
-def opened(runner: FlowRunner) -> BlockStream:
-    """A block and a half."""
-    stream = runner.open(runner.prepare(make_prompt(0)))
-    stream.append(range(42))
-    stream.finish()
-    return stream

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.support.stepaudio2 import golden_vocoder, normal
+from tests.support.vocoder import feed_together
 from voicegate.engine import units
 from voicegate.engine.families.stepaudio2.vocoder.bucket_caller import CallConfig
 from voicegate.engine.vocoder.backend import (
@@ -25,13 +26,7 @@ def mel_of(name: str, num_frames: int) -> torch.Tensor:
 
 def rendered(vocoder: VocoderRunner, mel: torch.Tensor, parts: Sequence[int]) -> list[torch.Tensor]:
     """Renders each part of the stream's mel, the last one final."""
-    stream = vocoder.open()
-    jobs = [
-        VocoderJob(stream, part, index == len(parts) - 1) for index, part in enumerate(mel.split(list(parts), dim=1))
-    ]
-    samples = [vocoder.run([job])[0] for job in jobs]
-    vocoder.close(stream)
-    return samples
+    return feed_together(vocoder, [mel.split(list(parts), dim=1)])[0]
 
 
 @pytest.mark.parametrize(
@@ -95,18 +90,11 @@ def test_streams_together_are_what_they_are_alone(calls: CallConfig | None) -> N
     mels = {name: mel_of(name, sum(parts)) for name, parts in streams.items()}
     vocoder = golden_vocoder(calls=calls)
     assert vocoder.graphs.num_buckets == (4 if calls else 0)
-    places = {name: vocoder.open() for name in streams}
-    together: dict[str, list[torch.Tensor]] = {name: [] for name in streams}
-    for call in range(3):
-        vocoder.graphs.capture()  # runs padding alone
-        jobs = [
-            VocoderJob(places[name], mels[name].split(parts, dim=1)[call], call == 2) for name, parts in streams.items()
-        ]
-        for name, samples in zip(streams, vocoder.run(jobs), strict=True):
-            together[name].append(samples)
-    for name, parts in streams.items():
+    vocoder.graphs.capture()  # runs padding alone
+    together = feed_together(vocoder, [mels[name].split(parts, dim=1) for name, parts in streams.items()])
+    for (name, parts), samples in zip(streams.items(), together, strict=True):
         alone = torch.cat(rendered(golden_vocoder(), mels[name], parts))
-        torch.testing.assert_close(torch.cat(together[name]), alone, rtol=0, atol=1e-4)
+        torch.testing.assert_close(torch.cat(samples), alone, rtol=0, atol=1e-4)
 
 
 def test_graphs_need_a_gpu() -> None:

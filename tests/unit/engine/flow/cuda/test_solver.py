@@ -5,23 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.support.flow import drain, make_prompt, make_runner, make_tokens, render_alone, render_ready
+from tests.support.flow import drain, make_prompt, make_runner, make_tokens, open_stream, render_alone, render_ready
 from tests.unit.engine.flow.cuda.support import EAGER, Bench, Row
 from voicegate.engine.flow.backend import BatchesExhausted, BlocksExhausted
 from voicegate.engine.flow.cuda.buffers import NUM_FINISHED, START
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
-from voicegate.engine.flow.runner import FlowRunner
-from voicegate.engine.flow.stream import BlockStream
 
 # Difference between two runs of equal arithmetic in differently shaped products.
 BATCH_ATOL = 5e-6
-
-
-def open_stream(runner: FlowRunner, num_tokens: int, *, prompt_size: int = 0, seed: int = 0) -> BlockStream:
-    stream = runner.open(runner.prepare(make_prompt(prompt_size, seed=seed)))
-    stream.append(make_tokens(num_tokens, seed=seed))
-    stream.finish()
-    return stream
 
 
 @pytest.mark.parametrize("prompt_size", [0, 13, 28])

@@ -79,10 +79,6 @@ def drain_ahead(runner: LlmRunner, *, depth: int, ids: Iterable[int] = range(10)
     raise AssertionError("the sequences run on")
 
 
-def tokens(outputs: list[SequenceOutput]) -> list[int]:
-    return [token for output in outputs for token in output.tokens]
-
-
 @cache
 def reference(wanted: SequenceRequest) -> list[SequenceOutput]:
     """The CPU runner's output for a sequence alone, its text complete from the start."""

@@ -5,7 +5,8 @@ from collections import defaultdict
 import pytest
 
 from tests.support.lanes import fetch_oldest
-from tests.unit.engine.llm.cuda.support import PROMPT, drain_ahead, make_runner, reference, request, tokens
+from tests.unit.engine.llm.cuda.support import PROMPT, drain_ahead, make_runner, reference, request
+from tests.unit.engine.llm.support import tokens
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.cuda.runner import CudaLlmRunner
 

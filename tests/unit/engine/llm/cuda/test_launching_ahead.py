@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.lanes import fetch_oldest
-from tests.unit.engine.llm.cuda.support import drain_ahead, make_runner, reference, request, tokens
-from tests.unit.engine.llm.support import drain
+from tests.unit.engine.llm.cuda.support import drain_ahead, make_runner, reference, request
+from tests.unit.engine.llm.support import drain, tokens
 from voicegate.engine.llm.cuda import device_queue
 
 

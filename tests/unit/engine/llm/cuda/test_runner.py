@@ -5,17 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.unit.engine.llm.cuda.support import (
-    CONFIG,
-    PROMPT,
-    STATE,
-    drain_ahead,
-    make_runner,
-    reference,
-    request,
-    tokens,
-)
-from tests.unit.engine.llm.support import drain
+from tests.unit.engine.llm.cuda.support import CONFIG, PROMPT, STATE, drain_ahead, make_runner, reference, request
+from tests.unit.engine.llm.support import drain, tokens
 from voicegate.engine.llm.backend import (
     LlmPrompt,
     SequenceRequest,

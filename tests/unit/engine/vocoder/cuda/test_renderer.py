@@ -1,14 +1,13 @@
 """The CUDA vocoder by Triton's interpreter equals the CPU's layers: any history, any others, any slot."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.support import golden
-from tests.support.vocoder import SMALL_VOCODER, feed_together, plain_runner
+from tests.support.vocoder import SMALL_VOCODER, chunks_of, feed_together, plain_runner
 from voicegate.engine import units
 from voicegate.engine.model.weights import WeightsError
 from voicegate.engine.vocoder.backend import VocoderJob
@@ -68,14 +67,10 @@ def runner(model: VocoderModel, renderer: CudaRenderer) -> VocoderRunner:
     return VocoderRunner(model, renderer, max_streams=2)
 
 
-def chunks_of(plans: Sequence[Sequence[int]]) -> list[Sequence[torch.Tensor]]:
-    return [torch.split(MEL[index, :, : sum(plan)], list(plan), dim=1) for index, plan in enumerate(plans)]
-
-
 def test_first_later_last_and_waiting_in_one_batch(runner: VocoderRunner, reference: VocoderRunner) -> None:
     plans = [[6, 1], [2, 0]]
-    expected = feed_together(reference, chunks_of(plans))
-    for samples, wanted in zip(feed_together(runner, chunks_of(plans)), expected, strict=True):
+    expected = feed_together(reference, chunks_of(MEL, plans))
+    for samples, wanted in zip(feed_together(runner, chunks_of(MEL, plans)), expected, strict=True):
         assert [len(each) for each in samples] == [len(each) for each in wanted]
         assert torch.allclose(torch.cat(samples), torch.cat(wanted), atol=TOLERANCE, rtol=0)
 
@@ -83,15 +78,15 @@ def test_first_later_last_and_waiting_in_one_batch(runner: VocoderRunner, refere
 def test_a_slot_full_of_nan_is_a_fresh_one(
     renderer: CudaRenderer, runner: VocoderRunner, reference: VocoderRunner
 ) -> None:
-    (expected,) = feed_together(reference, chunks_of([[1]]))
+    (expected,) = feed_together(reference, chunks_of(MEL, [[1]]))
     runner.close(runner.open())
     renderer.network.state.fill_(-1)
-    (samples,) = feed_together(runner, chunks_of([[1]]))
+    (samples,) = feed_together(runner, chunks_of(MEL, [[1]]))
     assert torch.allclose(samples[0], expected[0], atol=TOLERANCE, rtol=0)
 
 
 def test_a_long_job_takes_several_calls_and_mel_may_be_strided(runner: VocoderRunner, reference: VocoderRunner) -> None:
-    (expected,) = feed_together(reference, chunks_of([[7]]))
+    (expected,) = feed_together(reference, chunks_of(MEL, [[7]]))
     stream = runner.open()
     by_frame = MEL[0, :, :7].T.contiguous().T
     (samples,) = runner.run([VocoderJob(stream, by_frame, is_final=True)])

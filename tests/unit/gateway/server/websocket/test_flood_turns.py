@@ -51,7 +51,7 @@ class Listener(Peer):
 
 async def first_audio_s(num_flooders: int) -> float:
     loop, listener = asyncio.get_running_loop(), Listener()
-    served = await serve(listener)
+    served = await serve(listener.socket)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(served.dispatcher.run()), tasks.create_task(served.connection.run())]
         for flooder in [Flooder() for _ in range(num_flooders)]:

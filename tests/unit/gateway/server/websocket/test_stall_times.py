@@ -21,7 +21,7 @@ def test_ten_seconds_are_ten_seconds(last_byte_taken_after_s: float) -> None:
         """How it ends; when, and when the connection is cut, from the last byte taken on."""
         loop = asyncio.get_running_loop()
         peer = Peer(stall_s=STALL_S, is_heard=False)
-        connection = (await serve(peer)).connection
+        connection = (await serve(peer.socket)).connection
         running = asyncio.create_task(connection.run())
         await asyncio.sleep(0)
         peer.stop_reading()

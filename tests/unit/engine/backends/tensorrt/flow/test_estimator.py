@@ -15,9 +15,8 @@ from tests.support.flow import (
     drain,
     flow_config,
     make_model,
-    make_prompt,
     make_runner,
-    make_tokens,
+    open_stream,
     render_ready,
 )
 from tests.support.flow_reference import REFERENCE_OPS
@@ -31,7 +30,6 @@ from voicegate.engine.backends.tensorrt.flow.step_graph import flow_step_model
 from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError, build_plan
 from voicegate.engine.flow.cuda.config import FlowCudaConfig
 from voicegate.engine.flow.cuda.ops import STEP_OPS
-from voicegate.engine.flow.runner import FlowRunner
 from voicegate.engine.flow.stream import BlockStream
 
 CONFIG = replace(flow_config(), num_euler_steps=2)  # the interpreter takes its time
@@ -73,13 +71,6 @@ class Counted:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(monkeypatch)
-
-
-def open_stream(runner: FlowRunner, num_tokens: int, *, prompt_size: int = 0, seed: int = 0) -> BlockStream:
-    stream = runner.open(runner.prepare(make_prompt(prompt_size, seed=seed)))
-    stream.append(make_tokens(num_tokens, seed=seed))
-    stream.finish()
-    return stream
 
 
 @cache

@@ -3,7 +3,6 @@
 The package is a stand-in that computes with onnxruntime; the kernels around it run in Triton's interpreter.
 """
 
-from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 
 from tests.support.tensorrt.computing import computing_package
 from tests.support.tensorrt.package import VERSIONS
-from tests.support.vocoder import feed_together, golden_model, plain_runner
+from tests.support.vocoder import chunks_of, feed_together, golden_model, plain_runner
 from voicegate.engine import units
 from voicegate.engine.backends.tensorrt import graph
 from voicegate.engine.backends.tensorrt.library import LoadedEngine, TensorrtError, build_plan
@@ -71,17 +70,13 @@ def kept_by(made: CudaRenderer) -> dict[str, torch.Tensor]:
     return made.network.filter.kept
 
 
-def chunks_of(plans: Sequence[Sequence[int]]) -> list[Sequence[torch.Tensor]]:
-    return [torch.split(MEL[index, :, : sum(plan)], list(plan), dim=1) for index, plan in enumerate(plans)]
-
-
 def test_streams_of_any_age_in_one_batch(tmp_path: Path) -> None:
     """First, later and last calls, one that waits for its lookahead, one over several calls; slots are used again."""
     made = renderer(tmp_path)
     runner = VocoderRunner(model(), made, max_streams=NUM_STREAMS)
     reference = plain_runner(model(), max_streams=NUM_STREAMS)
     for plans in ([[2, 1], [1, 0]], [[1]]):
-        chunks = chunks_of(plans)
+        chunks = chunks_of(MEL, plans)
         pairs = zip(feed_together(runner, chunks), feed_together(reference, chunks), strict=True)
         for samples, wanted in ((torch.cat(ours), torch.cat(theirs)) for ours, theirs in pairs):
             assert samples.shape == wanted.shape

@@ -1,15 +1,10 @@
-"""The second family's CUDA kernels on a CPU, by Triton's interpreter."""
+"""Memory of the second family's kernels."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
-
-from tests.support.triton_interpreter import uses_interpreter
-
-# Where Triton does not exist (macOS) these modules cannot even be imported.
-collect_ignore_glob = [] if uses_interpreter() else ["test_*.py"]
 
 
 @pytest.fixture
