@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         config = engine_config(options)
-        set_up = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(config).items()}
+        set_up = {name: value.name if isinstance(value, Path) else value for name, value in asdict(config).items()}
         result = {"label": options.label, "environment": environment.describe(), "config": set_up}
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             save = partial(results_file.save, path=options.json)
