@@ -5,14 +5,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from voicegate.gateway.cli.gateway_http import default_url, pieces
-from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
+from voicegate.gateway.cli.gateway_http import add_access, default_url, pieces
+from voicegate.gateway.cli.terminal import Bar, CommandError, note, replacing, say
 from voicegate.gateway.config import from_environment
 
 _PATH: Final = "/v1/audio/jobs"
@@ -62,9 +61,7 @@ def add_parser(subparsers: Any) -> None:
     runs = {add: _add, listing: _list, show: _show, wait: _wait, cancel: _cancel, get: _get}
     for action, run in runs.items():
         action.add_argument("--url", help="of the gateway (default: the one on the default port)")
-        action.add_argument("--api-key", metavar="KEY", help="of it (default: VOICEGATE_API_KEY)")
-        signers = "the authority that signs the gateway's certificate, in PEM"
-        action.add_argument("--ca-file", type=Path, metavar="FILE", help=signers)
+        add_access(action)
         action.set_defaults(run=run)
 
 
@@ -116,16 +113,8 @@ def _cancel(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> int:
-    partial = options.output.with_name(f".{options.output.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.writelines(_pieces(options, "GET", f"/{options.id}/audio"))
-        partial.replace(options.output)
-    except OSError as error:
-        raise CommandError(f"{options.output} cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+    with replacing(options.output) as partial, partial.open("wb") as file:
+        file.writelines(_pieces(options, "GET", f"/{options.id}/audio"))
     note(f"wrote {options.output}")
     return 0
 
