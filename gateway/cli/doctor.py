@@ -19,6 +19,7 @@ from voicegate.gateway.cli.checks.machine import (
     check_sound,
 )
 from voicegate.gateway.cli.checks.model import check_model
+from voicegate.gateway.cli.interrupts import interrupts_end_it
 from voicegate.gateway.cli.terminal import say
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.gateway.config_fields import ConfigError
@@ -82,10 +83,11 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     config = from_environment(os.environ, {name: getattr(options, name) for name in _FLAGS})
     status = 0
-    for finding in examine(config):
-        say(f"{finding.level.value:<5} {finding.subject:<11} {finding.text}")
-        if finding.level is Level.FAIL:
-            status = 1
+    with interrupts_end_it():  # it imports as it goes, and changes nothing
+        for finding in examine(config):
+            say(f"{finding.level.value:<5} {finding.subject:<11} {finding.text}")
+            if finding.level is Level.FAIL:
+                status = 1
     return status
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.cli.engine_place import has_engine_processes
 from voicegate.gateway.cli.extras import extra_imports, server_imports
+from voicegate.gateway.cli.interrupts import end_at_once
 from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
 from voicegate.gateway.config import GatewayConfig, config_fields, from_environment
 from voicegate.gateway.config_fields import ConfigField
@@ -60,7 +61,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if os.getpid() == 1:  # of a container: the kernel keeps from it the signals that it does not handle
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, end_at_once)
     flags = {setting.name: getattr(options, setting.name) for setting in _flagged()}
     config = from_environment(os.environ, flags)
     if config.has_files_to_read_again:
@@ -83,11 +84,6 @@ def run(options: argparse.Namespace) -> int:
     if failures:
         raise CommandError(failures[0])
     return status
-
-
-def _end(number: int, _frame: object) -> None:
-    """Before there is a gateway to be drained."""
-    os._exit(128 + number)
 
 
 @contextmanager
