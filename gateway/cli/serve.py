@@ -31,7 +31,8 @@ FLAG_GROUPS: Final = {
         utterances_per_address waiting_contexts waiting_s context_idle_s context_life_s text_bytes context_text_bytes
         max_message_bytes messages_per_s write_stall_s drain_s""",
     "sessions that outlive their socket": "resume_s resume_session_bytes resume_total_bytes",
-    "jobs": "jobs_dir jobs_queue max_jobs jobs_per_key jobs_text_bytes jobs_keep_s jobs_spare_bytes",
+    "jobs": """jobs_dir jobs_queue max_jobs jobs_per_key jobs_text_bytes jobs_keep_s jobs_spare_bytes
+        jobs_webhooks""",
     "voices and speech": "enrolment max_voices voice_aliases pronunciations_file lead_ms stall_ms",
     "CPU and GPU": """threads gpus engine_process max_active_clauses max_flow_batch encoder_processes precision
         kv_dtype flow_products vocoder_precision""",
