@@ -44,6 +44,9 @@ def check_settings(config: GatewayConfig) -> Iterator[Finding]:
             read(config)
         except GatewayError as error:
             yield Finding(Level.FAIL, subject, str(error))
+    from voicegate.gateway.cli.checks.jobs import check_jobs  # noqa: PLC0415
+
+    yield from check_jobs(config)
 
 
 # Settings that the command line may name instead of the environment: how each value is shown, and the help.
@@ -52,6 +55,8 @@ _FLAGS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "model_dir": ("DIR", "(default: the model that `voicegate serve` would serve)"),
         "voices_dir": ("DIR", "of your own voices"),
         "port": ("PORT", "that it would listen on"),
+        "jobs_dir": ("DIR", "of jobs"),
+        "jobs_queue": ("URL", "of jobs that several gateways share"),
         "device": ("auto|cpu|cuda", "where the engine would run"),
         "gpus": ("0,1,...", "where engine processes would run"),
         "llm_device": ("cuda:0", "where the speech LLM alone would run"),

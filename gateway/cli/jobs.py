@@ -50,6 +50,7 @@ def add_parser(subparsers: Any) -> None:
     add.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default: 1)")
     add.add_argument("--seed", type=int, help="makes the same speech again (default: another every time)")
     add.add_argument("--language", metavar="TAG", help="of the text, such as en-GB")
+    add.add_argument("--webhook", metavar="URL", help="that is told of the end; the gateway's operator has to allow it")
     listing = actions.add_parser("list", help="list your jobs, the newest first")
     show = actions.add_parser("show", help="how a job stands")
     wait = actions.add_parser("wait", help="wait until a job has ended, with a progress bar")
@@ -80,6 +81,7 @@ def _add(options: argparse.Namespace) -> int:
         "speed": options.speed,
         "seed": options.seed,
         "language": options.language,
+        "webhook": options.webhook,
     }
     body = msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
     say(msgspec.json.decode(_ask(options, "POST", "", body), type=_Job).id)
