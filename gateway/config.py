@@ -185,6 +185,12 @@ class GatewayConfig:
     jobs_spare_bytes: int = setting(
         1024 * 1024 * 1024, "space on the disk of --jobs-dir that jobs leave free", at_least=0
     )
+    jobs_webhooks: str = setting(
+        "", "addresses, with commas, below which a job's webhook may be: https://app.example/hooks; unset: none"
+    )
+    jobs_webhook_secret: str | None = setting(
+        None, "signs webhooks: whsec_ and 24 bytes or more in base64", is_secret=True
+    )
     instance: str | None = setting(
         None, "this server's name behind a balancer: sessions' ids begin with it, see --resume-s; unset: none"
     )

@@ -2,11 +2,14 @@
 
 import sys
 
-from voicegate.gateway.cli.main import run
-from voicegate.gateway.cli.terminal import open_standard_streams
+from voicegate.gateway.cli.interrupts import interrupts_end_it
 
 
 def main() -> int:
+    with interrupts_end_it():
+        from voicegate.gateway.cli.main import run  # noqa: PLC0415
+        from voicegate.gateway.cli.terminal import open_standard_streams  # noqa: PLC0415
+
     open_standard_streams()
     return run()
 

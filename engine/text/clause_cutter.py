@@ -147,20 +147,16 @@ class ClauseCutter:
         self._num_letters += written_letters(char)
 
     def _space(self, text: str, char: str) -> _Cut | None:
-        word = self._take_word(text)
-        opens_item = self._opens_item(word)
-        if opens_item and self._num_words:
-            return self._line_start
-        if word and (letters_end := self._resolve_letters(word)):
-            return letters_end
+        word, cut = self._end_word(text)
+        if cut is not None:
+            return cut
         if self._num_letters == self._lead:
             self._lead += 1
         line = self._line
         if char == "\n":
             self._line = _Line.BLANK
         self._consume(char)
-        cut = None
-        if word and not opens_item:
+        if word:
             cut = self._judge(word)
         elif isinstance(self._wait, _After):
             cut = self._resolve(char)
@@ -172,13 +168,9 @@ class ClauseCutter:
         return cut
 
     def _wide(self, text: str, char: str) -> _Cut | None:
-        word = self._take_word(text)
-        opens_item = self._opens_item(word)
-        if opens_item and self._num_words:
-            return self._line_start
-        if word and (letters_end := self._resolve_letters(word)):
-            return letters_end
-        cut = self._judge(word) if word and not opens_item else None
+        word, cut = self._end_word(text)
+        if cut is None and word:
+            cut = self._judge(word)
         if cut is None:
             cut = self._resolve(char)
         if cut is not None:
@@ -224,16 +216,14 @@ class ClauseCutter:
 
     # --- words -------------------------------------------------------------------------------------------------
 
-    def _take_word(self, text: str) -> str:
+    def _end_word(self, text: str) -> tuple[str, _Cut | None]:
+        """The word that ends here, "" for none or a line's marker, and a cut before it."""
         word = "" if self._word_start is None else text[self._word_start : self._pos]
         self._word_start = None
-        return word
-
-    def _opens_item(self, word: str) -> bool:
-        is_marker = bool(word) and self._word_opens_line and _LINE_MARKER.fullmatch(word) is not None
-        if is_marker:
+        if word and self._word_opens_line and _LINE_MARKER.fullmatch(word):
             self._line = _Line.ITEM
-        return is_marker
+            return "", self._line_start if self._num_words else None
+        return word, self._resolve_letters(word) if word else None
 
     def _judge(self, word: str) -> _Cut | None:
         self._num_words += has_word(word)

@@ -19,6 +19,7 @@ from voicegate.gateway.cli.checks.machine import (
     check_sound,
 )
 from voicegate.gateway.cli.checks.model import check_model
+from voicegate.gateway.cli.interrupts import interrupts_end_it
 from voicegate.gateway.cli.terminal import say
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.gateway.config_fields import ConfigError
@@ -43,6 +44,9 @@ def check_settings(config: GatewayConfig) -> Iterator[Finding]:
             read(config)
         except GatewayError as error:
             yield Finding(Level.FAIL, subject, str(error))
+    from voicegate.gateway.cli.checks.jobs import check_jobs  # noqa: PLC0415
+
+    yield from check_jobs(config)
 
 
 # Settings that the command line may name instead of the environment: how each value is shown, and the help.
@@ -51,6 +55,8 @@ _FLAGS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "model_dir": ("DIR", "(default: the model that `voicegate serve` would serve)"),
         "voices_dir": ("DIR", "of your own voices"),
         "port": ("PORT", "that it would listen on"),
+        "jobs_dir": ("DIR", "of jobs"),
+        "jobs_queue": ("URL", "of jobs that several gateways share"),
         "device": ("auto|cpu|cuda", "where the engine would run"),
         "gpus": ("0,1,...", "where engine processes would run"),
         "llm_device": ("cuda:0", "where the speech LLM alone would run"),
@@ -82,10 +88,11 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     config = from_environment(os.environ, {name: getattr(options, name) for name in _FLAGS})
     status = 0
-    for finding in examine(config):
-        say(f"{finding.level.value:<5} {finding.subject:<11} {finding.text}")
-        if finding.level is Level.FAIL:
-            status = 1
+    with interrupts_end_it():  # it imports as it goes, and changes nothing
+        for finding in examine(config):
+            say(f"{finding.level.value:<5} {finding.subject:<11} {finding.text}")
+            if finding.level is Level.FAIL:
+                status = 1
     return status
 
 

@@ -10,7 +10,7 @@ from voicegate.engine.voices.checks import RECOMMENDED_MIN_SECONDS
 from voicegate.engine.voices.directory import made_from_beside
 from voicegate.engine.voices.enrolment import load_enroller
 from voicegate.engine.voices.voice import Voice, save_voice
-from voicegate.gateway.cli.terminal import CommandError
+from voicegate.gateway.cli.terminal import CommandError, changing
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,11 @@ class Added:
 def add_voice(model_dir: Path, model: ModelConfig, new: NewVoice, path: Path) -> Added:
     """Write the voice to `path`. Raises CommandError, EngineError."""
     try:
-        enroller = load_enroller(model_dir, model)
-        voice = enroller.enrol(new.name, new.recording, transcript=new.transcript, description=new.description)
-        path.parent.mkdir(exist_ok=True)
-        save_voice(voice, path, made_from=made_from_beside(path))
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
+        with changing(path):
+            enroller = load_enroller(model_dir, model)
+            voice = enroller.enrol(new.name, new.recording, transcript=new.transcript, description=new.description)
+            path.parent.mkdir(exist_ok=True)
+            save_voice(voice, path, made_from=made_from_beside(path))
     except ValueError as error:
         raise CommandError(str(error)) from error
     return Added(voice.num_tokens, tuple(_remarks(voice)))

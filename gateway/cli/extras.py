@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from voicegate.gateway.cli.interrupts import interrupts_end_it
 from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.install_command import install_command
 
@@ -16,9 +17,10 @@ def server_imports() -> Iterator[None]:
 
 @contextmanager
 def extra_imports(extra: str) -> Iterator[None]:
-    """Like `extra_import`, for another extra."""
+    """Like `server_imports`, for another extra."""
     try:
-        yield
+        with interrupts_end_it():
+            yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("voicegate"):  # a fault of ours
             raise

@@ -1,5 +1,6 @@
 """Requests of commands to a running gateway, by HTTP; what goes wrong is one line that names the address."""
 
+import argparse
 import http.client
 import ssl
 from collections.abc import Iterator
@@ -21,6 +22,13 @@ def default_url(config: GatewayConfig) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
     scheme = "ws" if config.tls_cert is None else "wss"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.port}"
+
+
+def add_access(parser: argparse.ArgumentParser, *, default: str | None = None) -> None:
+    """Flags for what a gateway may ask of its clients."""
+    parser.add_argument("--api-key", default=default, metavar="KEY", help="of the gateway (default: VOICEGATE_API_KEY)")
+    signers = "the authority that signs the gateway's certificate, in PEM"
+    parser.add_argument("--ca-file", type=Path, default=default, metavar="FILE", help=signers)
 
 
 def pieces(

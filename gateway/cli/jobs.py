@@ -5,14 +5,13 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from voicegate.gateway.cli.gateway_http import default_url, pieces
-from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
+from voicegate.gateway.cli.gateway_http import add_access, default_url, pieces
+from voicegate.gateway.cli.terminal import Bar, CommandError, note, replacing, say
 from voicegate.gateway.config import from_environment
 
 _PATH: Final = "/v1/audio/jobs"
@@ -51,6 +50,7 @@ def add_parser(subparsers: Any) -> None:
     add.add_argument("--speed", type=float, default=1.0, help="0.5 to 2 (default: 1)")
     add.add_argument("--seed", type=int, help="makes the same speech again (default: another every time)")
     add.add_argument("--language", metavar="TAG", help="of the text, such as en-GB")
+    add.add_argument("--webhook", metavar="URL", help="that is told of the end; the gateway's operator has to allow it")
     listing = actions.add_parser("list", help="list your jobs, the newest first")
     show = actions.add_parser("show", help="how a job stands")
     wait = actions.add_parser("wait", help="wait until a job has ended, with a progress bar")
@@ -62,9 +62,7 @@ def add_parser(subparsers: Any) -> None:
     runs = {add: _add, listing: _list, show: _show, wait: _wait, cancel: _cancel, get: _get}
     for action, run in runs.items():
         action.add_argument("--url", help="of the gateway (default: the one on the default port)")
-        action.add_argument("--api-key", metavar="KEY", help="of it (default: VOICEGATE_API_KEY)")
-        signers = "the authority that signs the gateway's certificate, in PEM"
-        action.add_argument("--ca-file", type=Path, metavar="FILE", help=signers)
+        add_access(action)
         action.set_defaults(run=run)
 
 
@@ -83,6 +81,7 @@ def _add(options: argparse.Namespace) -> int:
         "speed": options.speed,
         "seed": options.seed,
         "language": options.language,
+        "webhook": options.webhook,
     }
     body = msgspec.json.encode({name: value for name, value in fields.items() if value is not None})
     say(msgspec.json.decode(_ask(options, "POST", "", body), type=_Job).id)
@@ -116,16 +115,8 @@ def _cancel(options: argparse.Namespace) -> int:
 
 
 def _get(options: argparse.Namespace) -> int:
-    partial = options.output.with_name(f".{options.output.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.writelines(_pieces(options, "GET", f"/{options.id}/audio"))
-        partial.replace(options.output)
-    except OSError as error:
-        raise CommandError(f"{options.output} cannot be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+    with replacing(options.output) as partial, partial.open("wb") as file:
+        file.writelines(_pieces(options, "GET", f"/{options.id}/audio"))
     note(f"wrote {options.output}")
     return 0
 

@@ -14,12 +14,13 @@ from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 from voicegate.engine.voices.files import voice_files
 from voicegate.engine.voices.pace import pace_in
+from voicegate.gateway.cli.terminal import CommandError
 
 _LENGTH_BYTES: Final = 8
 _MAX_HEADER_BYTES: Final = 100 * 1024 * 1024  # the format's own limit
 
 
-class UnfitFile(ValueError):
+class UnfitFile(CommandError):
     """A file is missing or not what it should be; the message says which and why, in one line."""
 
 

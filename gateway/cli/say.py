@@ -25,9 +25,9 @@ from voicegate.clients.python.recording import record
 from voicegate.clients.python.report import timeline_lines, timeline_of
 from voicegate.clients.python.threaded import iterate_in_thread
 from voicegate.gateway.cli.extras import server_imports
-from voicegate.gateway.cli.gateway_http import default_url
+from voicegate.gateway.cli.gateway_http import add_access, default_url
 from voicegate.gateway.cli.ranges import in_range
-from voicegate.gateway.cli.terminal import CommandError, StartProgress, note, say
+from voicegate.gateway.cli.terminal import StartProgress, changing, note, say
 from voicegate.gateway.config import GatewayConfig, from_environment
 from voicegate.protocol.messages import Format, Ready
 
@@ -52,10 +52,7 @@ def add_parser(subparsers: Any) -> None:
         help=f"write {' or '.join(SUFFIXES)} instead of playing (without a sound device: {DEFAULT_FILE})",
     )
     parser.add_argument("--url", help="of a gateway (default: the one on the default port, if one answers)")
-    parser.add_argument("--api-key", metavar="KEY", help="of the gateway (default: VOICEGATE_API_KEY)")
-    parser.add_argument(
-        "--ca-file", type=Path, metavar="FILE", help="the authority that signs the gateway's certificate, in PEM"
-    )
+    add_access(parser)
     parser.add_argument("--voice", help="name of a voice (default: the model's)")
     parser.add_argument(
         "--mode", choices=("auto", "incremental", "clause", "bistream"), default="auto", help="(default: auto)"
@@ -113,10 +110,8 @@ async def _say(options: argparse.Namespace) -> None:
 
 
 def _write(file: Path, context: Context, audio: Sequence[Audio]) -> None:
-    try:
+    with changing(file):
         write_audio(file, context.opened, audio)
-    except OSError as error:
-        raise CommandError(f"{file} cannot be written: {error.strerror or error}") from error
     note(f"wrote {file}")
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.cli.engine_place import has_engine_processes
 from voicegate.gateway.cli.extras import extra_imports, server_imports
+from voicegate.gateway.cli.interrupts import end_at_once
 from voicegate.gateway.cli.terminal import CommandError, StartProgress, say
 from voicegate.gateway.config import GatewayConfig, config_fields, from_environment
 from voicegate.gateway.config_fields import ConfigField
@@ -30,7 +31,8 @@ FLAG_GROUPS: Final = {
         utterances_per_address waiting_contexts waiting_s context_idle_s context_life_s text_bytes context_text_bytes
         max_message_bytes messages_per_s write_stall_s drain_s""",
     "sessions that outlive their socket": "resume_s resume_session_bytes resume_total_bytes",
-    "jobs": "jobs_dir jobs_queue max_jobs jobs_per_key jobs_text_bytes jobs_keep_s jobs_spare_bytes",
+    "jobs": """jobs_dir jobs_queue max_jobs jobs_per_key jobs_text_bytes jobs_keep_s jobs_spare_bytes
+        jobs_webhooks""",
     "voices and speech": "enrolment max_voices voice_aliases pronunciations_file lead_ms stall_ms",
     "CPU and GPU": """threads gpus engine_process max_active_clauses max_flow_batch encoder_processes precision
         kv_dtype flow_products vocoder_precision""",
@@ -60,7 +62,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if os.getpid() == 1:  # of a container: the kernel keeps from it the signals that it does not handle
-        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGTERM, end_at_once)
     flags = {setting.name: getattr(options, setting.name) for setting in _flagged()}
     config = from_environment(os.environ, flags)
     if config.has_files_to_read_again:
@@ -83,11 +85,6 @@ def run(options: argparse.Namespace) -> int:
     if failures:
         raise CommandError(failures[0])
     return status
-
-
-def _end(number: int, _frame: object) -> None:
-    """Before there is a gateway to be drained."""
-    os._exit(128 + number)
 
 
 @contextmanager

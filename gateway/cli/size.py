@@ -20,7 +20,7 @@ from voicegate.gateway.cli.cards import (
     streams_by_memory,
 )
 from voicegate.gateway.cli.extras import server_imports
-from voicegate.gateway.cli.model_files import UnfitFile, check_config
+from voicegate.gateway.cli.model_files import check_config
 from voicegate.gateway.cli.terminal import CommandError, note, say
 from voicegate.gateway.config import GatewayConfig, from_environment
 
@@ -106,10 +106,7 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Exit status 1 where none of the cards has room."""
     config = from_environment(os.environ, {name: getattr(options, name) for name in _SETTINGS})
-    try:
-        model = check_config(config.found_model_dir())
-    except UnfitFile as error:
-        raise CommandError(str(error)) from error
+    model = check_config(config.found_model_dir())
     cards = [CARDS[name] for name in options.card or CARDS]
     table = [size(card, config, model) for card in cards]
     if options.json:

@@ -2,6 +2,9 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import ClassVar, Final
 
 _BAR_CELLS: Final = 30
@@ -32,6 +35,28 @@ def say(line: str) -> None:
 def note(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def changing(file: Path, what: str = "written") -> Iterator[None]:
+    """Raises CommandError where `file` cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(f"{file} cannot be {what}: {error.strerror or error}") from error
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """The file to write; it becomes `target` once it is whole. Raises CommandError."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with changing(target):
+            yield partial
+            partial.replace(target)
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 class Bar:

@@ -13,8 +13,8 @@ from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.files import default_voice, voice_files, voice_names
 from voicegate.engine.voices.pace import MIN_SENTENCES, PaceFit, VoicePace, fit, pace_in
 from voicegate.gateway.cli.extras import server_imports
-from voicegate.gateway.cli.model_files import Header, UnfitFile, check_config, check_voice, read_header
-from voicegate.gateway.cli.terminal import Bar, CommandError, note, say
+from voicegate.gateway.cli.model_files import Header, check_config, check_voice, read_header
+from voicegate.gateway.cli.terminal import Bar, CommandError, changing, note, say
 from voicegate.gateway.config import GatewayConfig, from_environment
 
 _DEFAULT_SEEDS: Final = 2
@@ -51,13 +51,10 @@ def add_parser(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     given = {"model_dir": options.model_dir, "voices_dir": options.voices_dir, "device": options.device}
     config = from_environment(os.environ, given)
-    try:
-        model = check_config(config.found_model_dir())
-        path = _path(config, options.name, model)
-        check_voice(path, model)
-        header = read_header(path)
-    except UnfitFile as error:
-        raise CommandError(str(error)) from error
+    model = check_config(config.found_model_dir())
+    path = _path(config, options.name, model)
+    check_voice(path, model)
+    header = read_header(path)
     texts = _texts(options, header, model.languages[0])
     if len(texts) * options.seeds < MIN_SENTENCES:
         raise CommandError(
@@ -163,9 +160,8 @@ def _write(path: Path, pace: VoicePace) -> None:
     from voicegate.engine.voices.voice import save_pace  # noqa: PLC0415
 
     try:
-        save_pace(path, pace)
+        with changing(path):
+            save_pace(path, pace)
     except WeightsError as error:  # somebody has removed it meanwhile, or written something else there
         raise CommandError(f"the pace is not kept: {error}") from error
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
     say(f"wrote {path}; a server that runs goes by it from its next start on")

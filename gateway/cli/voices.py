@@ -14,14 +14,13 @@ import msgspec
 from voicegate.clients.python.address import path_beside, stream_url
 from voicegate.engine import units
 from voicegate.engine.interface import NewVoice, check_voice_name
-from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices.files import default_voice, pair_of, voice_names
 from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.sound_files import UnreadableFile, read_recording, read_transcript
 from voicegate.gateway.cli.extras import server_imports
-from voicegate.gateway.cli.gateway_http import pieces
-from voicegate.gateway.cli.model_files import UnfitFile, check_config, check_voice, read_header, voice_paths
-from voicegate.gateway.cli.terminal import CommandError, note, say
+from voicegate.gateway.cli.gateway_http import add_access, pieces
+from voicegate.gateway.cli.model_files import check_config, check_voice, read_header, voice_paths
+from voicegate.gateway.cli.terminal import CommandError, changing, note, replacing, say
 from voicegate.gateway.config import from_environment
 
 _TIMEOUT_S: Final = 5.0
@@ -82,9 +81,7 @@ def add_parser(subparsers: Any) -> None:
 def _add_source(parser: argparse.ArgumentParser, *, default: Any) -> None:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--url", default=default, help="of a running gateway")
-    parser.add_argument("--api-key", default=default, metavar="KEY", help="of it (default: VOICEGATE_API_KEY)")
-    signers = "the authority that signs the gateway's certificate, in PEM"
-    parser.add_argument("--ca-file", type=Path, default=default, metavar="FILE", help=signers)
+    add_access(parser, default=default)
     _add_model_dir(source, default=default)
 
 
@@ -113,13 +110,10 @@ def _list(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     model_dir = _model_dir(options)
-    model = _checked_config(model_dir)
+    model = check_config(model_dir)
     path = _existing(model_dir, options.name)
-    try:
-        description = check_voice(path, model)
-        header = read_header(path)
-    except UnfitFile as error:
-        raise CommandError(str(error)) from error
+    description = check_voice(path, model)
+    header = read_header(path)
     num_tokens = header.shapes["speech_tokens"][0]
     facts = {
         "name": options.name,
@@ -136,7 +130,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _add(options: argparse.Namespace) -> int:
     model_dir = _model_dir(options)
-    model = _checked_config(model_dir)
+    model = check_config(model_dir)
     check_voice_name(options.name)
     path = _path(model_dir, options.name)
     if path.exists() and not options.replace:
@@ -160,7 +154,7 @@ def _add(options: argparse.Namespace) -> int:
 
 def _remove(options: argparse.Namespace) -> int:
     model_dir = _model_dir(options)
-    model = _checked_config(model_dir)
+    model = check_config(model_dir)
     path = _existing(model_dir, options.name)
     names = [other.stem for other in voice_paths(model_dir)]
     if len(names) == 1:
@@ -169,10 +163,8 @@ def _remove(options: argparse.Namespace) -> int:
         raise CommandError(
             f"{options.name!r} is the default voice that {model_dir}/model.json names: change that first"
         )
-    try:
+    with changing(path, "deleted"):
         path.unlink()
-    except OSError as error:
-        raise CommandError(f"{path} cannot be deleted: {error.strerror or error}") from error
     say(f"removed {path}")
     if (pair := pair_of(path.parent, path.stem)) is not None:
         note(f"{pair[0]} and its text are still there: the next start makes the voice again")
@@ -184,14 +176,8 @@ def _export(options: argparse.Namespace) -> int:
     target = options.path / source.name if options.path.is_dir() else options.path
     if target.exists() and not options.replace:
         raise CommandError(f"{target} exists: --replace overwrites it")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
+    with replacing(target) as partial:
         shutil.copyfile(source, partial)
-        partial.replace(target)
-    except OSError as error:
-        raise CommandError(f"{target} cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
     say(f"wrote {target}")
     return 0
 
@@ -224,21 +210,10 @@ def _existing(model_dir: Path, name: str) -> Path:
     return path
 
 
-def _checked_config(model_dir: Path) -> ModelConfig:
-    """Raises CommandError."""
-    try:
-        return check_config(model_dir)
-    except UnfitFile as error:
-        raise CommandError(str(error)) from error
-
-
 def read_voices(model_dir: Path) -> Voices:
     """Raises CommandError."""
-    try:
-        model = check_config(model_dir)
-        voices = [Voice(path.stem, check_voice(path, model)) for path in voice_paths(model_dir)]
-    except UnfitFile as error:
-        raise CommandError(str(error)) from error
+    model = check_config(model_dir)
+    voices = [Voice(path.stem, check_voice(path, model)) for path in voice_paths(model_dir)]
     return Voices(default_voice(model, voice_names(model_dir / "voices")) or "", voices)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from voicegate.gateway.auth.key_file import read_keys
 from voicegate.gateway.auth.keyring import Allowance, Key, Keyring, digest_of
-from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config import GatewayConfig, listed
 from voicegate.gateway.config_fields import ConfigError
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.pronunciations import Pronunciations
@@ -16,6 +16,7 @@ from voicegate.gateway.server.entrance.descriptors import file_limits, make_room
 from voicegate.gateway.server.entrance.tls import Certificate
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.jobs.settings import JobSettings
+from voicegate.gateway.server.jobs.webhooks import is_address, read_secret
 from voicegate.gateway.session.continuity import ResumeLimits
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import QuotaLimits
@@ -82,6 +83,13 @@ def job_settings_of(config: GatewayConfig) -> JobSettings | None:
         raise GatewayError("jobs_queue must begin with redis://, rediss:// (TLS) or unix://")
     if queue is not None and urlsplit(queue).password is not None:
         raise GatewayError("jobs_queue has a password, which logs would show: set VOICEGATE_JOBS_QUEUE_PASSWORD")
+    webhooks = listed(config.jobs_webhooks)
+    if astray := [url for url in webhooks if not is_address(url)]:
+        raise GatewayError(f"jobs_webhooks has {astray[0]!r}; it must be an address such as https://app.example/hooks")
+    secret = read_secret(config.jobs_webhook_secret or "")
+    if webhooks and secret is None:
+        what = 'VOICEGATE_JOBS_WEBHOOK_SECRET="whsec_$(openssl rand -base64 32)"'
+        raise GatewayError(f"jobs_webhooks is set, and nothing signs what is sent there: set {what}")
     return JobSettings(
         folder=config.jobs_dir,
         queue=queue,
@@ -91,6 +99,8 @@ def job_settings_of(config: GatewayConfig) -> JobSettings | None:
         text_bytes=config.jobs_text_bytes,
         keep_s=config.jobs_keep_s,
         spare_bytes=config.jobs_spare_bytes,
+        webhooks=webhooks,
+        webhook_secret=secret or b"",
     )
 
 

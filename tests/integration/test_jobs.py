@@ -158,7 +158,7 @@ async def test_without_a_folder_there_are_none() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"webhook": "http://example.com"}, "webhooks are not offered"),
+        ({"webhook": "http://example.com"}, "--jobs-webhooks"),
         ({"stream_format": "sse"}, "a job makes files"),
         ({"ref_audio": "UklGRg=="}, "takes no recording"),
         ({"text": ["a", " "]}, "input 1 has nothing to say"),

@@ -131,7 +131,7 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"(\d{3}[ .-]\d{4}) x\.? ?(?=\d{1,5}(?!\w|\.\d))", r"\1 extension ", " x"),
     (
         r"(?<=\d)(?<!\b0)x(?= (?:an?|per|daily|weekly|faster|slower|more|less|higher|lower|bigger|larger|smaller|the"
-        r"|as)\b|[.,;!?](?!\w)|\s*\Z)",
+        r"|as)\b|[.,;!?](?!\w))",
         " times",
     ),
     (r"(?<![\w.-])(?<!0)(\d++(?:\.\d++)?+)e(-?\d{1,3})(?!\w)", r"\1 E \2", "e"),

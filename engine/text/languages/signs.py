@@ -33,7 +33,8 @@ class Signs:
         self._run = re.compile(rf"[{re.escape(SIGNS)}]+|{currency}")
         self._amount = re.compile(rf" ?(?:{currency})? ?(?=\d)")
         self._price_end = re.compile(rf"\d ?(?:{any_of(converters.measures.currencies)})\Z")
-        self._unit = re.compile(rf"(?:{any_of(converters.measures.units)}){NO_WORD_BEHIND}")
+        word_end = NO_WORD_BEHIND if entry.blanks == "around" else "(?![A-Za-z])"
+        self._unit = re.compile(rf"(?:{any_of(converters.measures.units)}){word_end}")
 
     def say(self, text: str, place: int) -> Said | None:
         run = self._run.match(text, place)

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from msgspec import Struct
@@ -25,7 +25,8 @@ from voicegate.gateway.server.jobs.jobs import Jobs
 from voicegate.gateway.server.jobs.ledger import JobRow, State
 from voicegate.gateway.server.jobs.rendering import rendered
 from voicegate.gateway.server.jobs.requests import opening_of, shot_of
-from voicegate.gateway.server.jobs.settings import JobsFull, NoSpace, QueueDown
+from voicegate.gateway.server.jobs.settings import JobSettings, JobsFull, NoSpace, QueueDown
+from voicegate.gateway.server.jobs.webhooks import is_allowed
 from voicegate.gateway.session.opening import find_refusal
 from voicegate.protocol.dialects.one_shot import PlainAudio, Problem, RequestViolation, decode
 from voicegate.protocol.errors import ErrorCode
@@ -42,7 +43,7 @@ _RETRY_MS: Final = 10_000
 
 class _Asked(Struct):
     input: str | list[str]
-    webhook: Any = None
+    webhook: str | None = None
 
 
 class JobPages:
@@ -128,8 +129,8 @@ class JobPages:
             await jobs.check_room(_owner_of(request))
             with refusing_bodies():
                 body = await read_body(request, max_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES)
-                inputs, rest = _read(body, max_bytes)
-                row, parts = await self._planned(request, inputs, rest)
+                inputs, webhook, rest = _read(body, jobs.settings)
+                row, parts = await self._planned(request, inputs, webhook, rest)
             check_key(owner, self._stage)
             await jobs.add(row, parts)
         except JobsFull as full:
@@ -138,7 +139,7 @@ class JobPages:
         return row
 
     async def _planned(
-        self, request: Request, inputs: Sequence[str], rest: dict[str, object]
+        self, request: Request, inputs: Sequence[str], webhook: str | None, rest: dict[str, object]
     ) -> tuple[JobRow, list[Part]]:
         """Raises Refused, ProtocolViolation."""
         info, shot = engine_info(self._stage), shot_of(orjson.dumps(rest))
@@ -165,6 +166,7 @@ class JobPages:
             inputs=len(inputs),
             parts=len(parts),
             characters=sum(len(part.text) for part in parts),
+            webhook=webhook,
         )
         return row, parts
 
@@ -190,19 +192,21 @@ def _owner_of(request: Request) -> str:
     return "" if key is None else key.name
 
 
-def _read(body: bytes, max_bytes: int) -> tuple[list[str], dict[str, object]]:
-    """Its texts, and the body without them. Raises RequestViolation."""
+def _read(body: bytes, settings: JobSettings) -> tuple[list[str], str | None, dict[str, object]]:
+    """Its texts, its webhook, and the body without them. Raises RequestViolation."""
     asked = decode(body, _Asked)
-    if asked.webhook is not None:
-        raise RequestViolation(f"webhooks are not offered: ask GET {PATH}/ID for the job's state", "webhook")
+    if asked.webhook is not None and not is_allowed(asked.webhook, settings.webhooks):
+        raise RequestViolation("the operator of this server allows no such address (--jobs-webhooks)", "webhook")
     inputs = [asked.input] if isinstance(asked.input, str) else asked.input
     if len(inputs) > _MAX_INPUTS:
         raise RequestViolation(f"input has {len(inputs)} texts; a job takes {_MAX_INPUTS}", "input")
-    if (num_bytes := sum(len(text.encode()) for text in inputs)) > max_bytes:
-        raise RequestViolation(f"input has {num_bytes} bytes of text; a job takes {max_bytes}", "input")
+    if (num_bytes := sum(len(text.encode()) for text in inputs)) > settings.text_bytes:
+        raise RequestViolation(f"input has {num_bytes} bytes of text; a job takes {settings.text_bytes}", "input")
     if (blank := next((number for number, text in enumerate(inputs) if not text.strip()), None)) is not None:
         raise RequestViolation(f"input {blank} has nothing to say", "input")
-    return inputs, {**orjson.loads(body), "input": ""}
+    rest = {**orjson.loads(body), "input": ""}
+    rest.pop("webhook", None)
+    return inputs, asked.webhook, rest
 
 
 def _number(request: Request, name: str) -> int | None:

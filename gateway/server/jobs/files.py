@@ -4,8 +4,7 @@ import fcntl
 import os
 import secrets
 import shutil
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import BinaryIO, Final
 
 _WHOLE: Final = "whole"
 _LENGTH_BYTES: Final = 2  # of a packet, before it
-# A folder of which the ledger does not know: another gateway may be about to add its job.
-_STRAY_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +57,6 @@ class JobFiles:
 
     def remove(self, job_id: str) -> None:
         shutil.rmtree(self._folder / job_id, ignore_errors=True)
-
-    def sweep(self, is_known: Callable[[str], bool]) -> None:
-        """Removes what a kill between two steps has left."""
-        for folder in [path for path in self._folder.iterdir() if path.is_dir()]:
-            with suppress(FileNotFoundError):  # another gateway was faster
-                if time.time() - folder.stat().st_mtime > _STRAY_S and not is_known(folder.name):
-                    shutil.rmtree(folder)
 
     def write(self, job_id: str, name: str, audio: PartAudio) -> None:
         (self._folder / job_id).mkdir(exist_ok=True)

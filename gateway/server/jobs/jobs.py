@@ -21,6 +21,7 @@ from voicegate.gateway.server.jobs.ledger import JobRow, State
 from voicegate.gateway.server.jobs.runner import Runner
 from voicegate.gateway.server.jobs.settings import JobSettings, NoSpace, QueueDown
 from voicegate.gateway.server.jobs.store import JobStore
+from voicegate.gateway.server.jobs.webhooks import Webhooks
 
 # Between looks at the engine's room while there is work. Higher -> a live stream waits longer for a place.
 _LOOK_S: Final = 0.1
@@ -47,6 +48,7 @@ class Jobs:
         self._looks_again_s = 0.0
         self._upkeep: list[asyncio.Task[None]] = []
         self._runner = Runner(services, self.archive, settings.spare_bytes, on_news=self._news.set, end=self._end)
+        self._webhooks = Webhooks(self.archive, settings.webhooks, settings.webhook_secret, self.described)
 
     # --- life ---------------------------------------------------------------------------------------------
 
@@ -60,8 +62,13 @@ class Jobs:
         except (OSError, sqlite3.Error) as error:
             raise GatewayError(f"jobs cannot be kept in {folder}: {error}; choose another --jobs-dir") from error
         expiry_s = min(_EXPIRY_S, self.settings.keep_s)
-        for work, interval_s in ((self._give_way, _LOOK_S), (self._renew, _LEDGER_S), (self._expire, expiry_s)):
-            self._upkeep.append(asyncio.create_task(_often(work, interval_s)))
+        upkeep = (
+            (self._give_way, _LOOK_S),
+            (self._runner.renew, _LEDGER_S),
+            (self._webhooks.look, _LEDGER_S),
+            (self._expire, expiry_s),
+        )
+        self._upkeep += [asyncio.create_task(_often(work, interval_s)) for work, interval_s in upkeep]
 
     async def run(self) -> None:
         """Until it is cancelled; then nothing more is begun, and what runs goes on."""
@@ -73,6 +80,7 @@ class Jobs:
             task.cancel()
         await asyncio.gather(*self._upkeep, return_exceptions=True)
         await self._runner.close()
+        await self._webhooks.close()
         await self.archive.close()
 
     @property
@@ -104,9 +112,6 @@ class Jobs:
     async def _give_way(self) -> None:
         if self._is_ready():
             self._runner.give_way()
-
-    async def _renew(self) -> None:
-        await self._runner.renew()
 
     async def _expire(self) -> None:
         if num_expired := await self.archive.ask(lambda store: store.expire(time.time() - self.settings.keep_s)):
@@ -160,6 +165,7 @@ class Jobs:
             "characters": row.characters,
             "characters_done": row.characters_done,
             "seconds": row.audio_ms / 1000,
+            "webhook": row.webhook,
             "created_at": int(row.created_s),
             "ended_at": None if row.ended_s is None else int(row.ended_s),
             "expires_at": None if row.ended_s is None else int(row.ended_s + self.settings.keep_s),

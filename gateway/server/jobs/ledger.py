@@ -36,6 +36,7 @@ class JobRow:
     characters_done: int = 0
     audio_ms: int = 0
     truncated: int = 0  # parts that the engine's length limit cut off
+    webhook: str | None = None  # address that is told of its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +104,12 @@ class Ledger(Protocol):
 
     def parts(self, job_id: str, part: int | None, of_input: int | None) -> list[DonePart | None]:
         """All, one, or those of one input, in order; None for one that is not done."""
+
+    def due_webhook(self, delays_s: Sequence[float]) -> tuple[JobRow, int] | None:
+        """One that is to be sent now, and the attempt, from 1 on. It is due again after that attempt's delay.
+
+        Nobody else gets it until then. After the last attempt it is due no more.
+        """
+
+    def note_webhook(self, job_id: str) -> None:
+        """It was sent."""

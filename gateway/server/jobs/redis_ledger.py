@@ -34,6 +34,7 @@ _PREFIX: Final = "voicegate:jobs:"
 _UNENDED: Final = f"{_PREFIX}unended"
 _RUNNING: Final = f"{_PREFIX}running"
 _ENDED: Final = f"{_PREFIX}ended"
+_DUE_HOOKS: Final = f"{_PREFIX}due"
 
 # Each may be run twice: its answer can get lost.
 _HEAD: Final = f"""
@@ -88,7 +89,15 @@ redis.call('ZREM', key('open', redis.call('HGET', job, 'owner')), id)
 redis.call('SREM', KEYS[2], id)
 redis.call('DEL', key('free', id), key('texts', id), key('attempts', id))
 redis.call('ZADD', KEYS[3], ARGV[2], id)
+if redis.call('HEXISTS', job, 'webhook') == 1 then redis.call('ZADD', KEYS[4], now, id) end
 return 1
+"""
+_DUE: Final = """
+local id = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 1)[1]
+if not id then return {} end
+local attempt = redis.call('HINCRBY', key('attempts', id), 'webhook', 1)
+if attempt < #ARGV then redis.call('ZADD', KEYS[1], now + ARGV[attempt], id) else redis.call('ZREM', KEYS[1], id) end
+return {id, attempt}
 """
 
 
@@ -97,8 +106,8 @@ class RedisLedger:
         self.failures: tuple[type[Exception], ...] = (RedisError,)
         self._settings = settings
         self._redis: Any = connected(settings)  # by its types each answer may be one to wait for
-        scripts = (_CLAIM, _RENEW, _FINISH, _END)
-        self._claim, self._renew, self._finish, self._end = (
+        scripts = (_CLAIM, _RENEW, _FINISH, _END, _DUE)
+        self._claim, self._renew, self._finish, self._end, self._due = (
             self._redis.register_script(_HEAD + script) for script in scripts
         )
         self._known: dict[str, JobRow] = {}  # that have not ended
@@ -119,7 +128,7 @@ class RedisLedger:
         def write(redis: Any) -> None:
             self._check_room(redis, job.owner)
             redis.multi()
-            redis.hset(_key("job", job.id), mapping={"row": msgspec.json.encode(job), "owner": job.owner})
+            redis.hset(_key("job", job.id), mapping=_kept(job))
             redis.hset(_key("inputs", job.id), mapping={number: part.input for number, part in enumerate(parts)})
             redis.hset(_key("texts", job.id), mapping={number: part.text for number, part in enumerate(parts)})
             redis.zadd(_key("free", job.id), {str(number): number for number in range(len(parts))})
@@ -156,18 +165,26 @@ class RedisLedger:
 
     def end(self, job_id: str, state: State, error: str | None, now_s: float) -> bool:
         told = ["state", state.value] if error is None else ["state", state.value, "error", error]
-        return bool(self._end(keys=[_UNENDED, _RUNNING, _ENDED], args=[job_id, now_s, *told]))
+        return bool(self._end(keys=[_UNENDED, _RUNNING, _ENDED, _DUE_HOOKS], args=[job_id, now_s, *told]))
 
     def remove(self, job_id: str) -> None:
         owner = self._redis.hget(_key("job", job_id), "owner")
         with self._redis.pipeline() as removing:
             removing.delete(*(_key(name, job_id) for name in ("job", "inputs", "texts", "done", "free", "attempts")))
-            for name in (_UNENDED, _ENDED, _key("open", owner), _key("all", owner)):
+            for name in (_UNENDED, _ENDED, _DUE_HOOKS, _key("open", owner), _key("all", owner)):
                 removing.zrem(name, job_id)
             removing.srem(_RUNNING, job_id).execute()
 
     def ended_before(self, ended_s: float) -> list[str]:
         return list(self._redis.zrange(_ENDED, "-inf", f"({ended_s}", byscore=True))
+
+    def due_webhook(self, delays_s: Sequence[float]) -> tuple[JobRow, int] | None:
+        found = self._due(keys=[_DUE_HOOKS], args=list(delays_s))
+        job = self.get(found[0]) if found else None
+        return None if job is None else (job, found[1])
+
+    def note_webhook(self, job_id: str) -> None:
+        self._redis.zrem(_DUE_HOOKS, job_id)
 
     # --- parts --------------------------------------------------------------------------------------------
 
@@ -231,6 +248,12 @@ def connected(settings: JobSettings) -> Redis:
 
 def _key(name: str, of: str) -> str:
     return f"{_PREFIX}{name}:{of}"
+
+
+def _kept(job: JobRow) -> dict[str, Any]:
+    """The row; beside it stands what scripts have to know."""
+    webhook = {} if job.webhook is None else {"webhook": job.webhook}
+    return {"row": msgspec.json.encode(job), "owner": job.owner, **webhook}
 
 
 def _row(told: dict[str, str], is_running: bool) -> JobRow | None:

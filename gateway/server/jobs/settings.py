@@ -14,6 +14,8 @@ class JobSettings:
     text_bytes: int
     keep_s: float
     spare_bytes: int  # of the disk, which jobs leave free
+    webhooks: tuple[str, ...]  # addresses below which those of jobs may be
+    webhook_secret: bytes
 
     def check_room(self, *, num_of_key: int, num_in_all: int) -> None:
         """For one job more. Raises JobsFull."""

@@ -1,6 +1,7 @@
 """The ledger of a gateway that shares its jobs with no other: two tables in SQLite. Claims live as long as it does."""
 
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ CREATE TABLE IF NOT EXISTS jobs (
     created_s REAL NOT NULL, ended_s REAL, pre_skip INTEGER NOT NULL,
     inputs INTEGER NOT NULL, parts INTEGER NOT NULL, parts_done INTEGER NOT NULL DEFAULT 0,
     characters INTEGER NOT NULL, characters_done INTEGER NOT NULL DEFAULT 0,
-    audio_ms INTEGER NOT NULL DEFAULT 0, truncated INTEGER NOT NULL DEFAULT 0
+    audio_ms INTEGER NOT NULL DEFAULT 0, truncated INTEGER NOT NULL DEFAULT 0,
+    webhook TEXT, webhook_due_s REAL, webhook_attempts INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE IF NOT EXISTS parts (
     job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, number INTEGER NOT NULL, input INTEGER NOT NULL,
@@ -49,11 +51,11 @@ class SqliteLedger:
         with self._db:
             self._db.execute("BEGIN")
             self._db.execute(
-                "INSERT INTO jobs (id, owner, request, state, created_s, pre_skip, inputs, parts, characters) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO jobs (id, owner, request, state, created_s, pre_skip, inputs, parts, characters, "
+                "webhook) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(job.id, job.owner, job.request, job.state.value, job.created_s, job.pre_skip),
-                    *(job.inputs, job.parts, job.characters),
+                    *(job.inputs, job.parts, job.characters, job.webhook),
                 ),
             )
             rows = ((job.id, number, part.input, part.text) for number, part in enumerate(parts))
@@ -75,8 +77,11 @@ class SqliteLedger:
             yield JobRow(**{**named, "state": State(named["state"])})
 
     def end(self, job_id: str, state: State, error: str | None, now_s: float) -> bool:
-        values = (state.value, error, now_s, job_id)
-        query = "UPDATE jobs SET state = ?, error = ?, ended_s = ? WHERE id = ? AND ended_s IS NULL"
+        values = (state.value, error, now_s, now_s, job_id)
+        query = (
+            "UPDATE jobs SET state = ?, error = ?, ended_s = ?, webhook_due_s = iif(webhook IS NULL, NULL, ?) "
+            "WHERE id = ? AND ended_s IS NULL"
+        )
         self._claimed = {claim for claim in self._claimed if claim[0] != job_id}
         return self._db.execute(query, values).rowcount > 0
 
@@ -85,6 +90,20 @@ class SqliteLedger:
 
     def ended_before(self, ended_s: float) -> list[str]:
         return [job_id for (job_id,) in self._db.execute("SELECT id FROM jobs WHERE ended_s < ?", (ended_s,))]
+
+    def due_webhook(self, delays_s: Sequence[float]) -> tuple[JobRow, int] | None:
+        query = "SELECT id, webhook_attempts + 1 FROM jobs WHERE webhook_due_s <= ? ORDER BY webhook_due_s LIMIT 1"
+        found = self._db.execute(query, (time.time(),)).fetchone()
+        if found is None:
+            return None
+        job_id, attempt = found
+        due_s = time.time() + delays_s[attempt - 1] if attempt < len(delays_s) else None
+        query = "UPDATE jobs SET webhook_attempts = ?, webhook_due_s = ? WHERE id = ?"
+        self._db.execute(query, (attempt, due_s, job_id))
+        return next(self._rows("WHERE id = ?", job_id)), attempt
+
+    def note_webhook(self, job_id: str) -> None:
+        self._db.execute("UPDATE jobs SET webhook_due_s = NULL WHERE id = ?", (job_id,))
 
     # --- parts --------------------------------------------------------------------------------------------
 

@@ -20,11 +20,9 @@ class JobStore:
         self.files.close()
 
     def remove(self, job_id: str) -> None:
-        self.ledger.remove(job_id)
+        """Its audio first: after a kill in between, expiry finds the job again."""
         self.files.remove(job_id)
-
-    def sweep(self) -> None:
-        self.files.sweep(lambda name: self.ledger.get(name) is not None)
+        self.ledger.remove(job_id)
 
     def expire(self, ended_before_s: float) -> int:
         """How many."""

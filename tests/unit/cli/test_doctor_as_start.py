@@ -158,7 +158,6 @@ FINE: dict[str, Harm] = {
     "as it is": lambda place: None,
     "a pair": pair("anna"),
     "a voice of its own": copied(MINE, lambda _: None),
-    "a recording of the model's without text": lambda place: None,
 }
 
 

@@ -37,6 +37,7 @@ CASES = [
         "il dott. Rossi e la sig.ra Bianchi, 5 €/kg",
         "il dottor Rossi e la signora Bianchi, cinque euro al chilogrammo",
     ),
+    ("de", "Frau U. Müller, u. a. hier u. dort", "Frau U. Müller, unter anderem hier und dort"),
     ("ru", "5 €/кг, 300 руб./кг", "пять евро за килограмм, триста рублей за килограмм"),
     ("ru", "См. гл. IV, в XIX в.", "Смотри глава четыре, в девятнадцатом веке."),
     ("ja", "18時05分、月〜金の9時", "十八時五分、月曜日から金曜日の九時"),

@@ -25,7 +25,18 @@ def job(name: str = "a", created_s: float = 100.0) -> JobRow:
 
 
 def settings(folder: Path, queue: str | None = None) -> JobSettings:
-    return JobSettings(folder, queue, None, max_jobs=5, per_key=3, text_bytes=1000, keep_s=60, spare_bytes=0)
+    return JobSettings(
+        folder,
+        queue,
+        None,
+        max_jobs=5,
+        per_key=3,
+        text_bytes=1000,
+        keep_s=60,
+        spare_bytes=0,
+        webhooks=(),
+        webhook_secret=b"",
+    )
 
 
 @pytest.fixture(params=["sqlite", "redis"])
