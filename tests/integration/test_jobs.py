@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -212,6 +213,20 @@ async def test_a_part_that_failed_once_is_made_again(tmp_path: Path) -> None:
     async with serving(script, jobs_dir=tmp_path) as served, client_of(served.url) as client:
         told = await until_ended(client, await added(client))
         assert (told["state"], len(served.engine.requests)) == ("done", NUM_PARTS + 1)
+
+
+async def test_a_part_that_ends_its_server_each_time_fails_its_job(tmp_path: Path) -> None:
+    stalled = Script(faults={number: Fault(FaultKind.STALL) for number in range(10)})
+    async with serving(stalled, jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        job = await added(client, "Short.")
+        await until(client, job, lambda told: told["state"] == "running")
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as database:  # as five kills leave it
+        database.execute("UPDATE parts SET attempts = 5")
+    database.close()
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        told = await until_ended(client, job)
+        assert (told["state"], told["error"]) == ("failed", "part 0: each time that it was made the server ended")
+        assert not served.engine.requests
 
 
 async def test_a_job_can_be_cancelled(tmp_path: Path) -> None:

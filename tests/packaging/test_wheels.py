@@ -116,7 +116,7 @@ def test_whatever_is_imported_is_declared(distributions: Distributions) -> None:
         "vllm": ["vllm"],
         **packages_distributions(),
     }  # in no environment
-    extras = (None, "server", "play", "gpu", "tensorrt", "otel", "queue", "zeroconf", "pipecat", "livekit", "vllm")
+    extras = (None, "server", "play", "gpu", "tensorrt", "otel", "zeroconf", "pipecat", "livekit", "vllm")
     declared = {name.lower() for extra in extras for name in needs(distributions.wheel, extra)}
     for root in imported - sys.stdlib_module_names - ours:  # some have several homes, as `opentelemetry`
         assert declared & {home.lower().replace("_", "-") for home in homes[root]}, root

@@ -4,10 +4,12 @@ import os
 import shutil
 from collections.abc import Iterator
 
+from redis import RedisError
+
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.config import GatewayConfig
-from voicegate.gateway.install_command import install_command
 from voicegate.gateway.server.errors import GatewayError
+from voicegate.gateway.server.jobs.redis_ledger import connected
 from voicegate.gateway.server.jobs.settings import JobSettings
 from voicegate.gateway.server.starting import job_settings_of
 
@@ -39,13 +41,6 @@ def _check_folder(settings: JobSettings) -> Finding:
 
 
 def _check_queue(settings: JobSettings) -> Iterator[Finding]:
-    try:
-        from redis import RedisError  # noqa: PLC0415 - an extra
-
-        from voicegate.gateway.server.jobs.redis_ledger import connected  # noqa: PLC0415
-    except ModuleNotFoundError:
-        yield Finding(Level.FAIL, "jobs queue", f"redis is not installed: {install_command('queue')}")
-        return
     try:
         with connected(settings) as redis:
             told = redis.info("persistence") | redis.info("memory")

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from voicegate.gateway.install_command import install_command
 from voicegate.gateway.logs import get_logger
-from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.jobs.files import JobFiles
 from voicegate.gateway.server.jobs.ledger import Ledger
 from voicegate.gateway.server.jobs.settings import JobSettings, QueueDown
@@ -32,7 +30,7 @@ class Archive:
         self._down_until_s = 0.0
 
     async def open(self, settings: JobSettings) -> None:
-        """A shared queue need not answer yet. Raises OSError, sqlite3.Error, GatewayError."""
+        """A shared queue need not answer yet. Raises OSError, sqlite3.Error."""
         self._store = await self._run(lambda: _open(settings))
 
     async def ask(self, work: Callable[[JobStore], T]) -> T:
@@ -82,8 +80,6 @@ def _open(settings: JobSettings) -> JobStore:
 def _ledger(settings: JobSettings) -> Ledger:
     if settings.queue is None:
         return SqliteLedger(settings.folder / "jobs.sqlite", settings)
-    try:
-        from voicegate.gateway.server.jobs.redis_ledger import RedisLedger  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise GatewayError(f"--jobs-queue needs a package that is not here: {install_command('queue')}") from error
+    from voicegate.gateway.server.jobs.redis_ledger import RedisLedger  # noqa: PLC0415 - few servers need redis
+
     return RedisLedger(settings)
