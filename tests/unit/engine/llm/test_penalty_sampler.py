@@ -86,6 +86,12 @@ def test_candidates_are_those_of_the_rule(spread: float, sampling: PenaltySampli
         np.testing.assert_allclose(nucleus(logits, fed, sampling), probabilities(logits, fed, sampling), atol=2e-6)
 
 
+def test_top_p_is_of_what_top_k_leaves() -> None:
+    logits = np.zeros(NUM_IDS)  # all alike: of 500, the first ten; half of those
+    sampling = PenaltySamplingConfig(temperature=1.0, top_p=0.5, top_k=10, repetition_penalty=1.0)
+    assert np.flatnonzero(nucleus(logits, set(), sampling)).tolist() == [0, 1, 2, 3, 4]
+
+
 def test_flags_keep_the_end_from_coming_up() -> None:
     scores = torch.full((NUM_IDS,), -15.0)
     scores[FIRST_SPECIAL] = scores[FIRST_SPECIAL + 2] = 9.0
