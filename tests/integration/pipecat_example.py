@@ -36,11 +36,11 @@ async def converse(plan: dict[str, str]) -> list[str]:
         asking = asyncio.create_task(bot.ask("Stop!"))
         ear.is_interrupted.clear()
         await ear.is_interrupted.wait()
-        heard.append(ear.audio)
+        heard.append(ear.heard.audio)
         ear.begin()
         await asking
         await ear.has_stopped.wait()
-        heard.append(ear.audio)
+        heard.append(ear.heard.audio)
         await bot.finish()
         return [base64.b64encode(audio).decode() for audio in heard]
 

@@ -64,7 +64,10 @@ RUN_ELSEWHERE: Final = {
     r"curl http://localhost:8080/v1/audio/speech -o hello.wav ": "tests/integration/test_http_clones.py",
     r"curl localhost:8080/v1/voices": "tests/integration/test_http_voices.py",
     r"\S*python -m voicegate.bench.(quality|gateway|gateway.crowd|table)$": "tests/integration/test_bench.py",
-    r"\S*python -m voicegate.bench.(socket|replicas)": "tests/unit/bench/test_socket.py",
+    r"([A-Z_]+=\S+ |TRITON_CACHE_DIR=\S+ -d\) )*\S*python -m voicegate.bench.socket": "tests/unit/bench/test_socket.py",
+    r"\S*python -m voicegate.bench.scale ": "tests/unit/bench/test_scale.py",
+    r"\S*python -m voicegate.bench.peers --servers transformers": "tests/unit/bench/plain/test_system.py",
+    r"\S*python -m voicegate.bench.peers(.embedded| --upstream) ": "tests/integration/test_bench_peers.py",
     r"\S*python -m voicegate.bench.(sample_sounds|page_animation)$": "tests/unit/bench/test_readme_media.py",
     r"python -m voicegate.clients.examples.llm_to_speech": "tests/integration/test_client_llm_example.py",
     r"python -m voicegate.clients.examples.terminal_assistant": "tests/integration/test_assistant.py",
@@ -82,8 +85,9 @@ NOT_RUN: Final = {
     r"voicegate convert Fun-CosyVoice3": "the released weights; tests/unit/cli/test_convert.py has others",
     r"([A-Z]+=\S+ )*\S*bench/gpu_all.sh": "needs a GPU",
     r"voicegate (convert|doctor|serve) .*--(merged-hf|llm-backend)": "TensorRT-LLM and vLLM need a GPU",
-    r"python -m voicegate.bench.(engine.llm_backends|tensorrt|gpu_tests)": "needs a GPU and NVIDIA's packages",
+    r"python -m voicegate.bench.(engine.llm_backends|gpu_tests)": "needs a GPU and NVIDIA's packages",
     r"pip install (-c deploy/gpu-versions.txt )?-e models": "gigabytes of CUDA's libraries",
+    r"export VOICEGATE_JOBS_WEBHOOK_SECRET=": "a secret of yours; tests/integration/test_jobs_webhooks.py has one",
     r"export OPENAI_BASE_URL": "an LLM of yours; the examples' tests have one",
 }
 QUICKSTART: Final = "docs/quickstart-gpu.md"  # every command of it: tests/soak/test_quickstart.py
