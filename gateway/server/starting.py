@@ -81,7 +81,7 @@ def job_settings_of(config: GatewayConfig) -> JobSettings | None:
         return None
     if queue is not None and urlsplit(queue).scheme not in ("redis", "rediss", "unix"):
         raise GatewayError("jobs_queue must begin with redis://, rediss:// (TLS) or unix://")
-    if queue is not None and urlsplit(queue).password is not None:
+    if queue is not None and (urlsplit(queue).password is not None or "password=" in urlsplit(queue).query):
         raise GatewayError("jobs_queue has a password, which logs would show: set VOICEGATE_JOBS_QUEUE_PASSWORD")
     webhooks = listed(config.jobs_webhooks)
     if astray := [url for url in webhooks if not is_address(url)]:

@@ -1,9 +1,13 @@
 """Jobs over real sockets: what is made of them, who sees them, and that live streams go first."""
 
 import asyncio
+import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -18,6 +22,7 @@ from voicegate.gateway.auth.keyring import Key, digest_of
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.openapi import document
+from voicegate.gateway.server.jobs.files import JobFiles, write_safely
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
@@ -168,6 +173,7 @@ async def test_without_a_folder_there_are_none() -> None:
         ({"text": 3}, "input"),
         ({"response_format": "midi"}, "midi"),
         ({"seed": -1}, "seed"),
+        ({"else": "x" * 65536}, "the fields beside input"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_at_once(tmp_path: Path, fields: dict[str, Any], words: str) -> None:
@@ -175,6 +181,13 @@ async def test_what_cannot_be_done_is_refused_at_once(tmp_path: Path, fields: di
         answer = await client.post(JOBS, json=asked(**fields))
     assert answer.status_code == 400
     assert words in answer.json()["error"]["message"]
+
+
+async def test_a_body_that_json_readers_disagree_about_is_no_fault_of_the_server(tmp_path: Path) -> None:
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        for unknown in (rb'"\ud800"', b"9" * 400, b"1e999", b"[" * 300 + b"]" * 300):
+            answer = await client.post(JOBS, content=b'{"input": "One.", "unknown": %s}' % unknown)
+            assert answer.status_code in (202, 400), unknown
 
 
 # --- live streams go first --------------------------------------------------------------------------------
@@ -195,6 +208,66 @@ async def test_live_streams_find_a_reserve_and_then_take_places_from_parts(tmp_p
                 while not live.heard[name][-1].audio:
                     await live.receive()
         assert len(served.engine.cancels) >= 2, "parts made way"
+
+
+async def test_live_streams_are_encoded_while_files_of_jobs_take_all_other_threads(tmp_path: Path) -> None:
+    loop, is_over = asyncio.get_running_loop(), threading.Event()
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        joining = loop.run_in_executor(None, is_over.wait)
+        try:
+            fields = {"input": "Hello there.", "voice": "hum", "response_format": "mp3"}
+            assert len((await client.post("/v1/audio/speech", json=fields)).content) > 1000
+        finally:
+            is_over.set()
+            await joining
+
+
+async def test_files_are_joined_one_at_a_time_and_sizes_read_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing: list[int] = []
+    loops_thread = threading.get_ident()
+
+    def write(path: Path, content: Iterable[bytes]) -> None:
+        writing.append(len(writing) + 1)
+        time.sleep(0.05)
+        write_safely(path, content)
+        assert writing.pop() == 1
+
+    def stat(path: Path, **how: Any) -> os.stat_result:
+        assert not (path.is_relative_to(tmp_path) and threading.get_ident() == loops_thread), path
+        return os.stat(path, **how)
+
+    monkeypatch.setattr("voicegate.gateway.server.jobs.runner.write_safely", write)
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        monkeypatch.setattr(Path, "stat", stat)
+        jobs = [await added(client, "One.") for _ in range(6)]
+        assert [(await until_ended(client, job))["state"] for job in jobs] == ["done"] * 6
+        monkeypatch.undo()
+
+
+async def test_a_job_whose_audio_is_gone_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("voicegate.gateway.server.jobs.runner._PAUSE_S", TIMEOUT_S)
+    script = Script(faults={1: Fault(FaultKind.STALL)})
+    async with serving(script, jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        job = await added(client)
+        await until(client, job, lambda told: told["parts_done"] == NUM_PARTS - 1)
+        shutil.rmtree(tmp_path / job)
+        served.engine.cancel(served.engine.requests[1].utterance_id)
+        told = await until_ended(client, job)
+        assert (told["state"], "one folder for all gateways" in told["error"]) == ("failed", True)
+        assert (await until_ended(client, await added(client, "One.")))["state"] == "done"
+
+
+async def test_audio_that_is_gone_is_not_found(tmp_path: Path) -> None:
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        job = await added(client, "One.")
+        await until_ended(client, job)
+        shutil.rmtree(tmp_path / job)
+        for query in ("", "?part=0", "?input=0"):
+            answer = await client.get(f"{JOBS}/{job}/audio{query}")
+            assert (answer.status_code, "not there any more" in answer.json()["error"]["message"]) == (404, True)
 
 
 async def test_one_bad_job_fails_alone(tmp_path: Path) -> None:
@@ -294,6 +367,26 @@ async def test_an_ended_job_expires(tmp_path: Path) -> None:
             while (await client.get(f"{JOBS}/{job}")).status_code != 404:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         assert not (tmp_path / job).exists()
+
+
+async def test_while_jobs_expire_requests_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed, remove = [], JobFiles.remove
+
+    def slowly(files: JobFiles, job_id: str) -> None:
+        time.sleep(0.05)
+        remove(files, job_id)
+        removed.append(job_id)
+
+    monkeypatch.setattr(JobFiles, "remove", slowly)
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        for _ in range(20):
+            await until_ended(client, await added(client, "One."))
+    async with serving(jobs_dir=tmp_path, jobs_keep_s=1) as served, client_of(served.url) as client:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not removed:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await client.get(JOBS)
+        assert len(removed) < 20
 
 
 async def test_two_servers_share_no_folder(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.integration.test_jobs import (
     JOBS,
@@ -157,7 +158,7 @@ async def test_a_dead_redis_is_told_and_then_the_job_goes_on(
         redis.kill()
         for answer in (await client.post(JOBS, json=asked()), await client.get(f"{JOBS}/{job}")):
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
-            assert "the queue of jobs does not answer" in answer.json()["error"]["message"]
+            assert answer.json()["error"]["message"] == "the queue of jobs does not answer", "and not where it is"
         async with connect_to(served.url) as live:
             await live.speak("a", "Hello there.")
             await live.until_done("a")
@@ -194,13 +195,14 @@ async def test_a_gateway_starts_without_its_queue(tmp_path: Path, redis: RedisSe
         assert (await until_ended(client, await added(client, "One.")))["state"] == "done"
 
 
-async def test_a_redis_without_memory_takes_no_job(tmp_path: Path) -> None:
+async def test_a_redis_without_memory_takes_no_job_and_logs_alone_say_why(tmp_path: Path) -> None:
     redis = RedisServer(tmp_path / "redis", options=("--maxmemory", "1kb", "--maxmemory-policy", "noeviction"))
     try:
         async with serving(jobs_queue=redis.url, jobs_dir=tmp_path / "jobs") as served, client_of(served.url) as client:
-            answer = await client.post(JOBS, json=asked("Nobody logs this."))
-            told = answer.json()["error"]["message"]
-            assert (answer.status_code, "maxmemory" in told, "Nobody" in told) == (503, True, False)
+            with structlog.testing.capture_logs() as lines:
+                answer = await client.post(JOBS, json=asked("Nobody logs this."))
+            assert (answer.status_code, answer.json()["error"]["message"]) == (503, "the queue of jobs does not answer")
+            assert ("maxmemory" in str(lines), "Nobody" in str(lines)) == (True, False)
     finally:
         redis.kill()
 
@@ -211,6 +213,7 @@ async def test_a_redis_without_memory_takes_no_job(tmp_path: Path) -> None:
         ({"jobs_queue": "redis://localhost:1"}, "jobs_dir is unset"),
         ({"jobs_queue": "http://localhost:1", "jobs_dir": Path("/tmp/x")}, "must begin with redis://"),
         ({"jobs_queue": "redis://:secret@localhost:1", "jobs_dir": Path("/tmp/x")}, "VOICEGATE_JOBS_QUEUE_PASSWORD"),
+        ({"jobs_queue": "redis://a:1?password=secret", "jobs_dir": Path("/tmp/x")}, "VOICEGATE_JOBS_QUEUE_PASSWORD"),
     ],
 )
 async def test_an_address_that_cannot_be_used_ends_the_start(settings: dict[str, Any], words: str) -> None:

@@ -17,7 +17,7 @@ from tests.support.redis_server import RedisServer
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.errors import GatewayError
-from voicegate.gateway.server.jobs.webhooks import is_allowed
+from voicegate.gateway.server.jobs.webhooks import is_allowed, post
 from voicegate.gateway.server.run import running_gateway
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -167,6 +167,14 @@ async def test_an_address_that_is_allowed_no_more_is_told_nothing(tmp_path: Path
         assert [line for line, _, _ in receiver.came] == ["POST /hooks/b HTTP/1.1"]
 
 
+async def test_a_receiver_that_never_comes_to_its_answer_is_left() -> None:
+    async with receiving(b"HTTP/1.1 100 Continue\r\n\r\n" * 101 + OK) as receiver:
+        with pytest.raises(OSError, match="its answer does not begin"):
+            await post(receiver.url, b"{}", {})
+    async with receiving(b"HTTP/1.1 100 Continue\r\n\r\n" + OK) as receiver:
+        assert await post(receiver.url, b"{}", {}) == 204
+
+
 # --- what is allowed ----------------------------------------------------------------------------------------
 
 
@@ -182,6 +190,9 @@ async def test_an_address_that_is_allowed_no_more_is_told_nothing(tmp_path: Path
         ("https://a.example/hooks/%2e%2E/admin", False),
         ("https://a.example/hooks/%252e%252e/admin", False),
         ("https://a.example/hooks/..%2fadmin", False),
+        ("https://a.example/hooks/..;/admin", False),
+        ("https://a.example/hooks/%2e.%3bx=y/admin", False),
+        ("https://a.example/hooks/a;b", True),
         ("https://a.example/hooks\\..\\admin", False),
         ("https://a.example/hooks/%5c..%5cadmin", False),
         ("http://a.example/hooks", False),

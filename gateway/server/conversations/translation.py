@@ -4,7 +4,6 @@ dialect.
 Audio of a dialect is made here, behind everything that a cancel drops, and off the event loop where it costs.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -12,6 +11,7 @@ from typing import Final, Protocol
 from voicegate.engine.interface import EngineInfo
 from voicegate.gateway.formats.encoder import StreamEncoder
 from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.encoding import encoded
 from voicegate.gateway.session.adapting import adapted
 from voicegate.gateway.session.continuity import Continuity
 from voicegate.gateway.session.voice_names import VoiceNames
@@ -105,10 +105,7 @@ class _Stream:
     sent_48k: int = 0
 
     async def encode(self, message: AudioMessage) -> Speech:
-        if self.output.is_costly:
-            audio = await asyncio.to_thread(self.encoder.take, message)
-        else:
-            audio = self.encoder.take(message)
+        audio = await encoded(self.encoder, self.output, message)
         start_ms = self._sent_ms
         self.sent_48k += sum(map(self._duration_48k, message.packets))
         return Speech(self.context, audio, start_ms, self._sent_ms, is_last=message.is_last)

@@ -3,21 +3,22 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 
-import orjson
-from msgspec import Struct
+from msgspec import Raw, Struct
+from msgspec.json import encode
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from voicegate.gateway.server.http.bodies import read_body
 from voicegate.gateway.server.http.lists import page_size
-from voicegate.gateway.server.http.pages import json, problem
-from voicegate.gateway.server.http.refused import Refused, retry_header
-from voicegate.gateway.server.http.requests import check_key, engine_info, refusing_bodies, take_place
+from voicegate.gateway.server.http.pages import json
+from voicegate.gateway.server.http.refused import Refused
+from voicegate.gateway.server.http.requests import check_key, engine_info, take_place
 from voicegate.gateway.server.http.stage import Stage
 from voicegate.gateway.server.http.visitor import visitor_of
 from voicegate.gateway.server.jobs.cutting import Part, parts_of
@@ -25,7 +26,7 @@ from voicegate.gateway.server.jobs.jobs import Jobs
 from voicegate.gateway.server.jobs.ledger import JobRow, State
 from voicegate.gateway.server.jobs.rendering import rendered
 from voicegate.gateway.server.jobs.requests import opening_of, shot_of
-from voicegate.gateway.server.jobs.settings import JobSettings, JobsFull, NoSpace, QueueDown
+from voicegate.gateway.server.jobs.settings import JobSettings
 from voicegate.gateway.server.jobs.webhooks import is_allowed
 from voicegate.gateway.session.opening import find_refusal
 from voicegate.protocol.dialects.one_shot import PlainAudio, Problem, RequestViolation, decode
@@ -34,11 +35,9 @@ from voicegate.protocol.errors import ErrorCode
 PATH: Final = "/v1/audio/jobs"
 # A byte of text takes up to three in JSON that is all ASCII; the rest of a body is small.
 _JSON_BYTES_PER_BYTE: Final = 3
-_JSON_OVERHEAD_BYTES: Final = 64 * 1024
+_MAX_REST_BYTES: Final = 64 * 1024
 _MAX_INPUTS: Final = 10_000
 _LISTED: Final = 100
-# Until the disk is looked at again, and for jobs to end.
-_RETRY_MS: Final = 10_000
 
 
 class _Asked(Struct):
@@ -54,17 +53,24 @@ class JobPages:
     @property
     def routes(self) -> list[Route]:
         return [
-            Route(PATH, _guarded(self._add), methods=["POST"]),
-            Route(PATH, _guarded(self._list), methods=["GET"]),
-            Route(f"{PATH}/{{id}}", _guarded(self._show), methods=["GET"]),
-            Route(f"{PATH}/{{id}}", _guarded(self._cancel), methods=["DELETE"]),
-            Route(f"{PATH}/{{id}}/audio", _guarded(self._audio), methods=["GET"]),
+            Route(PATH, self._add, methods=["POST"]),
+            Route(PATH, self._list, methods=["GET"]),
+            Route(f"{PATH}/{{id}}", self._show, methods=["GET"]),
+            Route(f"{PATH}/{{id}}", self._cancel, methods=["DELETE"]),
+            Route(f"{PATH}/{{id}}/audio", self._audio, methods=["GET"]),
         ]
 
-    # --- requests; each raises Refused, NoSpace, QueueDown ----------------------------------------------
+    # --- requests; each raises what `refused.ANSWERED` has, and Starlette's ClientDisconnect ----------------
 
     async def _add(self, request: Request) -> Response:
-        row = await self._added(request)
+        jobs, max_bytes = self._jobs, self._jobs.settings.text_bytes
+        owner = take_place(request)
+        await jobs.check_room(_owner_of(request))
+        body = await read_body(request, max_bytes * _JSON_BYTES_PER_BYTE + _MAX_REST_BYTES)
+        inputs, webhook, rest = _read(body, jobs.settings)
+        row, parts = await self._planned(request, inputs, webhook, rest)
+        check_key(owner, self._stage)
+        await jobs.add(row, parts)
         return json(self._jobs.described(row), HTTPStatus.ACCEPTED, Location=f"{PATH}/{row.id}")
 
     async def _list(self, request: Request) -> Response:
@@ -93,12 +99,14 @@ class JobPages:
             path = await self._jobs.archive.ask(lambda store: store.files.whole(row.id))
             if row.state is not State.DONE:
                 raise _unready(f"job {row.id} is {row.state.value}, not done; `part` asks for a part that is")
+            await _check_there([path])
             return FileResponse(path, media_type=output.content_type, headers={"Cache-Control": "no-store"})
         files = await self._jobs.archive.ask(lambda store: store.parts(row.id, part, of_input))
         if files is None:
             raise _unready(f"not all of it is made yet; job {row.id} is {row.state.value}")
         if not files:
             raise _unknown(f"job {row.id} has no such part; it has {row.parts} of {row.inputs} inputs, from 0 on")
+        await _check_there([file.path for file in files])
         # Read while it is sent, in threads: a text may be a book.
         audio = rendered(files, output, pre_skip_48k=row.pre_skip)
         return StreamingResponse(audio, media_type=output.content_type, headers={"Cache-Control": "no-store"})
@@ -121,28 +129,11 @@ class JobPages:
             raise _unknown(f"no job {job_id[:80]!r}; GET {PATH} lists yours")
         return row
 
-    async def _added(self, request: Request) -> JobRow:
-        """Raises Refused, NoSpace, QueueDown, and Starlette's ClientDisconnect."""
-        jobs, max_bytes = self._jobs, self._jobs.settings.text_bytes
-        owner = take_place(request)
-        try:
-            await jobs.check_room(_owner_of(request))
-            with refusing_bodies():
-                body = await read_body(request, max_bytes * _JSON_BYTES_PER_BYTE + _JSON_OVERHEAD_BYTES)
-                inputs, webhook, rest = _read(body, jobs.settings)
-                row, parts = await self._planned(request, inputs, webhook, rest)
-            check_key(owner, self._stage)
-            await jobs.add(row, parts)
-        except JobsFull as full:
-            code = ErrorCode.RATE_LIMITED if full.is_of_key else ErrorCode.OVERLOADED
-            raise Refused(Problem(code, str(full), _RETRY_MS)) from full
-        return row
-
     async def _planned(
-        self, request: Request, inputs: Sequence[str], webhook: str | None, rest: dict[str, object]
+        self, request: Request, inputs: Sequence[str], webhook: str | None, rest: dict[str, Raw]
     ) -> tuple[JobRow, list[Part]]:
         """Raises Refused, ProtocolViolation."""
-        info, shot = engine_info(self._stage), shot_of(orjson.dumps(rest))
+        info, shot = engine_info(self._stage), shot_of(encode(rest))
         if not isinstance(shot.framing, PlainAudio):
             raise RequestViolation("a job makes files: leave stream and stream_format out", "stream_format")
         if shot.reference is not None:
@@ -159,7 +150,7 @@ class JobPages:
         row = JobRow(
             id=secrets.token_hex(12),
             owner=_owner_of(request),
-            request=orjson.dumps({**rest, "voice": voice}),  # whatever aliases mean later
+            request=encode({**rest, "voice": voice}),  # whatever aliases mean later
             state=State.QUEUED,
             created_s=time.time(),
             pre_skip=info.pre_skip_48k,
@@ -171,28 +162,13 @@ class JobPages:
         return row, parts
 
 
-def _guarded(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    async def answered(request: Request) -> Response:
-        try:
-            return await answer(request)
-        except Refused as refused:
-            return _refusal(request, refused)
-        except QueueDown as down:
-            return _refusal(request, Refused(Problem(ErrorCode.OVERLOADED, str(down), _RETRY_MS)))
-        except (NoSpace, OSError) as error:
-            full = Problem(ErrorCode.OVERLOADED, str(error), _RETRY_MS, own_name="no_space")
-            return _refusal(request, Refused(full, HTTPStatus.INSUFFICIENT_STORAGE))
-
-    return answered
-
-
 def _owner_of(request: Request) -> str:
     """The key's name; a token is its key's. Empty where none is asked for."""
     key = visitor_of(request).key
     return "" if key is None else key.name
 
 
-def _read(body: bytes, settings: JobSettings) -> tuple[list[str], str | None, dict[str, object]]:
+def _read(body: bytes, settings: JobSettings) -> tuple[list[str], str | None, dict[str, Raw]]:
     """Its texts, its webhook, and the body without them. Raises RequestViolation."""
     asked = decode(body, _Asked)
     if asked.webhook is not None and not is_allowed(asked.webhook, settings.webhooks):
@@ -204,8 +180,11 @@ def _read(body: bytes, settings: JobSettings) -> tuple[list[str], str | None, di
         raise RequestViolation(f"input has {num_bytes} bytes of text; a job takes {settings.text_bytes}", "input")
     if (blank := next((number for number, text in enumerate(inputs) if not text.strip()), None)) is not None:
         raise RequestViolation(f"input {blank} has nothing to say", "input")
-    rest = {**orjson.loads(body), "input": ""}
+    rest = {**decode(body, dict[str, Raw]), "input": Raw(b'""')}
     rest.pop("webhook", None)
+    # All of it is read again for each part, and with each look for work.
+    if (num_bytes := len(encode(rest))) > _MAX_REST_BYTES:
+        raise RequestViolation(f"the fields beside input have {num_bytes} bytes; a job takes {_MAX_REST_BYTES}")
     return inputs, asked.webhook, rest
 
 
@@ -219,15 +198,15 @@ def _number(request: Request, name: str) -> int | None:
     return int(asked)
 
 
+async def _check_there(paths: Sequence[Path]) -> None:
+    """It may be deleted at this moment, or be in another gateway's folder. Raises Refused."""
+    if not await asyncio.to_thread(lambda: all(path.is_file() for path in paths)):
+        raise _unknown("this audio is not there any more")
+
+
 def _unknown(text: str) -> Refused:
     return Refused(Problem(ErrorCode.BAD_MESSAGE, text, own_name="not_found"), HTTPStatus.NOT_FOUND)
 
 
 def _unready(text: str) -> Refused:
     return Refused(Problem(ErrorCode.BAD_MESSAGE, text, own_name="not_ready"), HTTPStatus.CONFLICT)
-
-
-def _refusal(request: Request, refused: Refused) -> Response:
-    told = refused.problem
-    name = told.own_name or told.code.value
-    return problem(request, refused.status, name, told.message, field=told.field, **retry_header(told))

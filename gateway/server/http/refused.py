@@ -2,6 +2,7 @@
 
 from http import HTTPStatus
 from math import ceil
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,9 +18,13 @@ from voicegate.engine.interface import (
     VoiceRefused,
 )
 from voicegate.gateway.server.http.pages import missing, problem
+from voicegate.gateway.server.jobs.settings import JobsFull, NoSpace, QueueDown
 from voicegate.gateway.server.status import RETRY_AFTER_S, Status
 from voicegate.protocol.dialects.one_shot import Problem, RequestViolation
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
+
+# For jobs to end, a disk to have space, a queue to answer.
+_JOBS_RETRY_MS: Final = 10_000
 
 
 class Refused(Exception):
@@ -33,7 +38,7 @@ class NotReady(Exception):
     """No engine is there yet, whose voices and models could be told."""
 
 
-ANSWERED = (Refused, NotReady, EngineError, ProtocolViolation)
+ANSWERED = (Refused, NotReady, EngineError, ProtocolViolation, JobsFull, NoSpace, QueueDown)
 
 
 def known(status: Status) -> EngineInfo:
@@ -59,6 +64,14 @@ async def answer_refusal(request: Request, error: Exception) -> Response:
             return _answer(request, refused_by(error))
         case Refused():
             return _answer(request, error)
+        case JobsFull(is_of_key=is_of_key):
+            code = ErrorCode.RATE_LIMITED if is_of_key else ErrorCode.OVERLOADED
+            return _answer(request, Refused(Problem(code, str(error), _JOBS_RETRY_MS)))
+        case QueueDown():
+            return _answer(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), _JOBS_RETRY_MS)))
+        case NoSpace():
+            full = Problem(ErrorCode.OVERLOADED, str(error), _JOBS_RETRY_MS, own_name="no_space")
+            return _answer(request, Refused(full, HTTPStatus.INSUFFICIENT_STORAGE))
         case Overloaded(retry_after_ms=retry_after_ms):
             return _answer(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), retry_after_ms)))
         case EngineStopped():

@@ -1,6 +1,5 @@
 """One request's speech: a conversation of one context, encoded as it comes. It must not know HTTP or vendors."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import assert_never
 
@@ -8,6 +7,7 @@ from msgspec import UNSET
 
 from voicegate.gateway.formats.encoder import StreamEncoder
 from voicegate.gateway.server.conversations.conversation import Conversation
+from voicegate.gateway.server.conversations.encoding import encoded
 from voicegate.gateway.session.actions import Close
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
@@ -73,9 +73,7 @@ class Speech:
     async def _encode(self, message: AudioMessage) -> bytes:
         encoder = self._encoder
         assert encoder is not None, "audio comes after `opened`"
-        if not self._shot.output.is_costly:
-            return encoder.take(message)
-        return await asyncio.to_thread(encoder.take, message)
+        return await encoded(encoder, self._shot.output, message)
 
 
 def _problem(error: wire.Error) -> Problem:

@@ -15,6 +15,8 @@ from voicegate.gateway.server.jobs.store import JobStore
 
 # After a failure all else fails at once for so long. Without it, requests would wait in line for one time-out each.
 _DOWN_S: Final = 1.0
+# Logs alone say more: addresses inside the operator's network are none of a client's business.
+_FOR_CLIENTS: Final = "the queue of jobs does not answer"
 
 T = TypeVar("T")
 
@@ -39,9 +41,9 @@ class Archive:
         assert store is not None, "it is opened before the port is"
         try:
             answer = await self._run(lambda: self._answer(store, work))
-        except QueueDown as down:
+        except QueueDown:
             if not self._is_down:
-                log.warning("jobs wait for their queue", reason=str(down))
+                log.warning("jobs wait for their queue", reason=self._trouble)
             self._is_down = True
             raise
         if self._is_down:
@@ -56,13 +58,13 @@ class Archive:
 
     def _answer(self, store: JobStore, work: Callable[[JobStore], T]) -> T:
         if time.monotonic() < self._down_until_s:
-            raise QueueDown(self._trouble)
+            raise QueueDown(_FOR_CLIENTS)
         try:
             return work(store)
         except store.ledger.failures as error:
-            self._trouble = f"the queue of jobs does not answer: {error}"
+            self._trouble = str(error)
             self._down_until_s = time.monotonic() + _DOWN_S
-            raise QueueDown(self._trouble) from error
+            raise QueueDown(_FOR_CLIENTS) from error
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -9,6 +9,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from voicegate.gateway.auth.access import Access
@@ -114,8 +115,13 @@ class Jobs:
             self._runner.give_way()
 
     async def _expire(self) -> None:
-        if num_expired := await self.archive.ask(lambda store: store.expire(time.time() - self.settings.keep_s)):
-            log.info("jobs expired", jobs=num_expired)
+        """One at a time: a book is thousands of files, and leases are renewed between two."""
+        ended_before_s = time.time() - self.settings.keep_s
+        expired = await self.archive.ask(lambda store: store.ledger.ended_before(ended_before_s))
+        for job_id in expired:
+            await self.archive.ask(partial(JobStore.remove, job_id=job_id))
+        if expired:
+            log.info("jobs expired", jobs=len(expired))
 
     def _show(self) -> None:
         num_begun = sum(job.state is State.RUNNING for job in self._unended)
@@ -138,7 +144,11 @@ class Jobs:
         self._look_again()
 
     def _keep(self, store: JobStore, row: JobRow, parts: Sequence[Part]) -> None:
-        if store.files.free_bytes < self.settings.spare_bytes:
+        try:
+            free_bytes = store.files.free_bytes
+        except OSError as error:
+            raise NoSpace(f"the folder of jobs cannot be used now: {error.strerror}") from error
+        if free_bytes < self.settings.spare_bytes:
             raise NoSpace("the disk of this server is nearly full; no job is taken until there is space again")
         store.ledger.add(row, parts)
 

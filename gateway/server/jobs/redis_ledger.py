@@ -201,8 +201,8 @@ class RedisLedger:
         return [bool(is_held) for is_held in self._renew(args=[LEASE_S, *names])]
 
     def release(self, claim: Claim, *, counts: bool) -> None:
-        self._redis.zadd(_key("free", claim.job.id), {str(claim.number): claim.number}, xx=True)
-        if not counts:
+        is_open = self._redis.zadd(_key("free", claim.job.id), {str(claim.number): claim.number}, xx=True, ch=True)
+        if is_open and not counts:  # else the job may be gone, and its keys are not made again
             self._redis.hincrby(_key("attempts", claim.job.id), str(claim.number), -1)
 
     def text_of(self, claim: Claim) -> str | None:
@@ -257,8 +257,8 @@ def _kept(job: JobRow) -> dict[str, Any]:
 
 
 def _row(told: dict[str, str], is_running: bool) -> JobRow | None:
-    """As it was made, with what has changed since."""
-    if not told:
+    """As it was made, with what has changed since. None: Redis has lost it, or its beginning."""
+    if "row" not in told:
         return None
     row = {**msgspec.json.decode(told.pop("row")), **told}
     return _begun(msgspec.convert(row, JobRow, strict=False), is_running)

@@ -16,7 +16,7 @@ from voicegate.engine.interface import EngineError, EngineStopped, Overloaded, U
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.jobs.archive import Archive
-from voicegate.gateway.server.jobs.files import PartAudio, write_safely
+from voicegate.gateway.server.jobs.files import PartAudio, PartFile, write_safely
 from voicegate.gateway.server.jobs.ledger import Claim, JobRow, State
 from voicegate.gateway.server.jobs.rendering import rendered
 from voicegate.gateway.server.jobs.requests import opening_of, shot_of
@@ -75,6 +75,7 @@ class Runner:
         self._end = end
         self._running: list[_Running] = []  # the oldest first
         self._numbers = count()
+        self._one_join_at_a_time = asyncio.Lock()  # more would take processors from live streams
         self._paused_until_s = 0.0
         self._is_closing = False
 
@@ -213,25 +214,35 @@ class Runner:
         return store.ledger.text_of(claim)
 
     async def _join(self, part: _Running) -> bool:
-        """The whole file of a job. Raises OSError, NoSpace, QueueDown."""
+        """The whole file of a job. Raises PartFailed, OSError, NoSpace, QueueDown."""
         job = part.claim.job
         files = await self._archive.ask(lambda store: store.parts(job.id))
         if not files:
             return False  # removed meanwhile
-        needed_bytes = self._spare_bytes + sum(file.path.stat().st_size for file in files)
-        if await self._archive.ask(lambda store: store.files.free_bytes) < needed_bytes:
-            raise NoSpace("the whole file of a job does not fit on the disk")
         audio = rendered(files, shot_of(job.request).output, pre_skip_48k=job.pre_skip)
         path = await self._archive.ask(lambda store: store.files.whole(job.id))
-        await asyncio.to_thread(write_safely, path, self._until_closed(audio))
+        try:
+            async with self._one_join_at_a_time:
+                if part.is_over:
+                    return False
+                needed_bytes = self._spare_bytes + await asyncio.to_thread(_num_bytes, files)
+                if await self._archive.ask(lambda store: store.files.free_bytes) < needed_bytes:
+                    raise NoSpace("the whole file of a job does not fit on the disk")
+                await asyncio.to_thread(write_safely, path, self._until_over(part, audio))
+        except OSError as error:
+            if part.is_over:
+                return False
+            if isinstance(error, FileNotFoundError):  # to wait for it would hold up all other jobs
+                raise PartFailed("audio is gone; is --jobs-dir one folder for all gateways?", is_final=True) from error
+            raise
         await self._end(job, State.DONE, None)
         return True
 
-    def _until_closed(self, audio: Iterator[bytes]) -> Iterator[bytes]:
-        """The thread would hold up the end of the process."""
+    def _until_over(self, part: _Running, audio: Iterator[bytes]) -> Iterator[bytes]:
+        """The thread would hold up the end of the process, and files of other jobs."""
         for data in audio:
-            if self._is_closing:
-                raise OSError("the server ends")
+            if self._is_closing or part.is_over:
+                raise OSError("nobody needs it any more")
             yield data
 
     async def _fail(self, part: _Running, error: str) -> None:
@@ -247,3 +258,8 @@ class Runner:
             await self._archive.ask(lambda store: store.ledger.release(part.claim, counts=counts))
         except (OSError, QueueDown) as error:
             self._pause(str(error))
+
+
+def _num_bytes(files: Sequence[PartFile]) -> int:
+    """Takes seconds for a book on shared storage: for a thread. Raises OSError."""
+    return sum(file.path.stat().st_size for file in files)

@@ -25,6 +25,10 @@ CREATE TABLE IF NOT EXISTS parts (
     job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, number INTEGER NOT NULL, input INTEGER NOT NULL,
     text TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0, end_pts INTEGER, PRIMARY KEY (job, number)
 );
+CREATE INDEX IF NOT EXISTS unended ON jobs (created_s) WHERE ended_s IS NULL;
+CREATE INDEX IF NOT EXISTS ended ON jobs (ended_s);
+CREATE INDEX IF NOT EXISTS owned ON jobs (owner, created_s);
+CREATE INDEX IF NOT EXISTS due ON jobs (webhook_due_s);
 """
 
 

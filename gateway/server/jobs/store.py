@@ -24,13 +24,6 @@ class JobStore:
         self.files.remove(job_id)
         self.ledger.remove(job_id)
 
-    def expire(self, ended_before_s: float) -> int:
-        """How many."""
-        expired = self.ledger.ended_before(ended_before_s)
-        for job_id in expired:
-            self.remove(job_id)
-        return len(expired)
-
     def finish_part(self, claim: Claim, audio: PartAudio, num_characters: int) -> bool:
         """False: the job has ended, or was removed, or another gateway was faster."""
         self.files.write(claim.job.id, claim.file, audio)

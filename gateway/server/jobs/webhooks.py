@@ -31,6 +31,8 @@ _TIMEOUT_S: Final = 15.0
 _MAX_AT_ONCE: Final = 8
 _MAX_CHARS: Final = 2048
 _READ_BYTES: Final = 1 << 14
+# Reads, and answers such as 100 Continue, before the answer. Higher -> receivers that send these hold up live streams.
+_MAX_EVENTS: Final = 100
 _PORTS: Final = {"http": 80, "https": 443}
 _SECRET_PREFIX: Final = "whsec_"
 _LEAST_SECRET_BYTES: Final = 24
@@ -45,7 +47,8 @@ def is_address(url: str) -> bool:
         return False
     # Receivers may undo one %-sign more than we do.
     path = unquote(unquote(parts.path))
-    is_plain = "\\" not in path and not {".", ".."} & set(path.split("/"))
+    # Some take what follows a semicolon for no part of the name.
+    is_plain = "\\" not in path and not {".", ".."} & {name.partition(";")[0] for name in path.split("/")}
     return is_plain and parts.scheme in _PORTS and bool(parts.hostname)
 
 
@@ -153,10 +156,12 @@ async def post(url: str, body: bytes, headers: Mapping[str, str]) -> int:
         reader, writer = await asyncio.open_connection(host, parts.port or _PORTS[parts.scheme], ssl=tls)
         try:
             writer.write(sent)
-            while not isinstance(event := connection.next_event(), h11.Response):
+            for _ in range(_MAX_EVENTS):
+                if isinstance(event := connection.next_event(), h11.Response):
+                    return event.status_code
                 if event is h11.NEED_DATA:
                     connection.receive_data(await reader.read(_READ_BYTES))
-            return event.status_code
+            raise OSError("its answer does not begin")
         finally:
             writer.transport.abort()
 

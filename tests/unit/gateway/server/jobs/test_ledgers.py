@@ -131,6 +131,49 @@ def test_of_a_key_and_in_all_there_are_as_many_as_may_be(ledger: Ledger) -> None
     assert ledger.get("x") is not None
 
 
+def test_no_look_for_work_reads_all_jobs_that_are_kept(tmp_path: Path) -> None:
+    ledger, asked = SqliteLedger(tmp_path / "jobs.sqlite", settings(tmp_path)), []
+    ledger._db.set_trace_callback(asked.append)
+    ledger.add(job(), PARTS)
+    ledger.renew(ledger.claim(ledger.unended(), 1))
+    ledger.due_webhook([1.0])
+    ledger.ended_before(1.0)
+    ledger.of_owner("ann", 9)
+    ledger._db.set_trace_callback(None)
+    for query in [query for query in asked if query.startswith(("SELECT", "UPDATE"))]:
+        plan = [row[3] for row in ledger._db.execute(f"EXPLAIN QUERY PLAN {query}")]
+        assert not [step for step in plan if step.startswith("SCAN") and "INDEX unended" not in step], (query, plan)
+    ledger.close()
+
+
+def test_a_part_that_is_released_after_its_job_was_removed_leaves_nothing(tmp_path: Path, redis: RedisServer) -> None:
+    ledger = RedisLedger(settings(tmp_path, redis.url))
+    ledger.add(job(), PARTS)
+    claims = ledger.claim(ledger.unended(), 9)
+    ledger.end("a", State.CANCELLED, None, 1.0)
+    ledger.remove("a")
+    for claim in claims:
+        ledger.release(claim, counts=False)
+    with redis_ledger.connected(settings(tmp_path, redis.url)) as asked:
+        assert asked.keys() == []
+    ledger.close()
+
+
+def test_a_job_that_redis_has_lost_holds_up_no_other(tmp_path: Path, redis: RedisServer) -> None:
+    known, ledger = (RedisLedger(settings(tmp_path, redis.url)) for _ in range(2))
+    for name in "ab":
+        known.add(job(name), PARTS)
+    (claim, *_) = known.claim(known.unended(), 1)
+    with redis_ledger.connected(settings(tmp_path, redis.url)) as asked:
+        asked.delete("voicegate:jobs:job:a")  # as an eviction does
+    known.finish(claim, AUDIO, 5)
+    assert [row.id for row in ledger.unended()] == ["b"]
+    assert [row.id for row in ledger.of_owner("ann", 9)] == ["b"]
+    assert ledger.get("a") is None
+    for each in (known, ledger):
+        each.close()
+
+
 def test_two_gateways_that_finish_one_part_leave_one_audio(
     tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
