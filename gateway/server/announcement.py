@@ -30,21 +30,21 @@ class Announcement:
         options: dict[str, Any] = {} if is_everywhere else {"interfaces": addresses}
         parsed = _own_addresses() if is_everywhere else addresses
         full_name = f"{name}.{SERVICE}"
+        taken = GatewayError(f"--wyoming-zeroconf {name}: another server has that name; choose one")
         try:
-            is_taken = await _is_taken(full_name, options)
+            if await _is_taken(full_name, options):
+                raise taken
             zeroconf = AsyncZeroconf(**options)
         except OSError as error:
             raise GatewayError(f"--wyoming-zeroconf: nothing can be announced from {host}: {error}") from error
         try:
-            if is_taken:
-                raise NonUniqueNameException
             service = AsyncServiceInfo(SERVICE, full_name, port=port, parsed_addresses=parsed)
             await (await zeroconf.async_register_service(service))
         except (Error, OSError) as error:
             await zeroconf.async_close()
-            is_taken = isinstance(error, NonUniqueNameException)
-            why = "another server has that name; choose one" if is_taken else f"{type(error).__name__} {error}"
-            raise GatewayError(f"--wyoming-zeroconf {name}: {why}") from error
+            if isinstance(error, NonUniqueNameException):
+                raise taken from error
+            raise GatewayError(f"--wyoming-zeroconf {name}: {type(error).__name__} {error}") from error
         return cls(zeroconf, service)
 
     async def end(self) -> None:

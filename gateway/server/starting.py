@@ -72,6 +72,18 @@ def quota_limits_of(config: GatewayConfig) -> QuotaLimits:
     )
 
 
+def _check_queue(queue: str) -> None:
+    """What can be said before settings are logged; `redis_ledger.connected` says the rest. Raises GatewayError."""
+    try:
+        parts = urlsplit(queue)
+    except ValueError as error:
+        raise GatewayError(f"jobs_queue is no address: {error}") from error
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise GatewayError("jobs_queue must begin with redis://, rediss:// (TLS) or unix://")
+    if parts.password is not None or "password=" in parts.query:
+        raise GatewayError("jobs_queue has a password, which logs would show: set VOICEGATE_JOBS_QUEUE_PASSWORD")
+
+
 def job_settings_of(config: GatewayConfig) -> JobSettings | None:
     """None: no jobs are taken."""
     queue = config.jobs_queue
@@ -79,10 +91,8 @@ def job_settings_of(config: GatewayConfig) -> JobSettings | None:
         raise GatewayError("jobs_queue is set, and jobs_dir is unset: audio needs a folder that all gateways share")
     if config.jobs_dir is None:
         return None
-    if queue is not None and urlsplit(queue).scheme not in ("redis", "rediss", "unix"):
-        raise GatewayError("jobs_queue must begin with redis://, rediss:// (TLS) or unix://")
-    if queue is not None and (urlsplit(queue).password is not None or "password=" in urlsplit(queue).query):
-        raise GatewayError("jobs_queue has a password, which logs would show: set VOICEGATE_JOBS_QUEUE_PASSWORD")
+    if queue is not None:
+        _check_queue(queue)
     webhooks = listed(config.jobs_webhooks)
     if astray := [url for url in webhooks if not is_address(url)]:
         raise GatewayError(f"jobs_webhooks has {astray[0]!r}; it must be an address such as https://app.example/hooks")

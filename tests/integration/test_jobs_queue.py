@@ -214,6 +214,9 @@ async def test_a_redis_without_memory_takes_no_job_and_logs_alone_say_why(tmp_pa
         ({"jobs_queue": "http://localhost:1", "jobs_dir": Path("/tmp/x")}, "must begin with redis://"),
         ({"jobs_queue": "redis://:secret@localhost:1", "jobs_dir": Path("/tmp/x")}, "VOICEGATE_JOBS_QUEUE_PASSWORD"),
         ({"jobs_queue": "redis://a:1?password=secret", "jobs_dir": Path("/tmp/x")}, "VOICEGATE_JOBS_QUEUE_PASSWORD"),
+        ({"jobs_queue": "redis://[", "jobs_dir": Path("/tmp/x")}, "jobs_queue is no address: Invalid IPv6"),
+        ({"jobs_queue": "redis://a:b", "jobs_dir": Path("/tmp/x")}, "jobs_queue cannot be used: Port"),
+        ({"jobs_queue": "redis://a?nonsense=1", "jobs_dir": Path("/tmp/x")}, "jobs_queue cannot be used: .*nonsense"),
     ],
 )
 async def test_an_address_that_cannot_be_used_ends_the_start(settings: dict[str, Any], words: str) -> None:

@@ -44,6 +44,9 @@ def _check_queue(settings: JobSettings) -> Iterator[Finding]:
     try:
         with connected(settings) as redis:
             told = redis.info("persistence") | redis.info("memory")
+    except GatewayError as error:
+        yield Finding(Level.FAIL, "jobs queue", str(error))
+        return
     except RedisError as error:
         yield Finding(Level.FAIL, "jobs queue", f"{settings.queue} does not answer: {error}")
         return

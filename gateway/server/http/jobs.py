@@ -189,12 +189,12 @@ def _read(body: bytes, settings: JobSettings) -> tuple[list[str], str | None, di
 
 
 def _number(request: Request, name: str) -> int | None:
-    """Raises Refused."""
+    """Raises RequestViolation."""
     asked = request.query_params.get(name)
     if asked is None:
         return None
     if not (asked.isdecimal() and asked.isascii() and len(asked) < 10):
-        raise Refused(Problem(ErrorCode.BAD_MESSAGE, f"{name} must be a number from 0 on", field=name))
+        raise RequestViolation(f"{name} must be a number from 0 on", name)
     return int(asked)
 
 

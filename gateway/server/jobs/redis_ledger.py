@@ -20,6 +20,7 @@ from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.jobs.cutting import Part
 from voicegate.gateway.server.jobs.files import PartAudio
 from voicegate.gateway.server.jobs.ledger import Claim, DonePart, JobRow, State
@@ -233,17 +234,22 @@ class RedisLedger:
 
 
 def connected(settings: JobSettings) -> Redis:
-    """It is asked for nothing yet."""
+    """It is asked for nothing yet. Raises GatewayError where its address cannot be used."""
     assert settings.queue is not None, "it is this ledger's"
-    return Redis.from_url(
-        settings.queue,
-        password=settings.queue_password,
-        decode_responses=True,
-        protocol=2,  # 3 hides what a wrong password is answered
-        socket_timeout=_TIMEOUT_S,
-        socket_connect_timeout=_TIMEOUT_S,
-        retry=Retry(NoBackoff(), 1),
-    )
+    try:
+        redis = Redis.from_url(
+            settings.queue,
+            password=settings.queue_password,
+            decode_responses=True,
+            protocol=2,  # 3 hides what a wrong password is answered
+            socket_timeout=_TIMEOUT_S,
+            socket_connect_timeout=_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 1),
+        )
+        redis.connection_pool.make_connection()  # it reads the address's options, and connects later
+    except (ValueError, TypeError, RedisError) as error:
+        raise GatewayError(f"jobs_queue cannot be used: {error}") from error
+    return redis
 
 
 def _key(name: str, of: str) -> str:
