@@ -1,5 +1,6 @@
 """Cells that the tables of results share. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -7,7 +8,7 @@ def middle(times: dict[str, float | None] | None) -> str:
     return "–" if not times else f"{times['p50']:.0f} / {times['p95']:.0f} ms"
 
 
-def commit(run: dict[str, Any]) -> str:
+def commit(run: Mapping[str, Any]) -> str:
     """Where files differed from it, that is said."""
     changed = ", with changes" if run["environment"].get("is_dirty") else ""
     return f"commit {run['environment']['commit']}{changed}"

@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 from voicegate.bench.cells import commit, half, middle, shares
-from voicegate.bench.peers import report
 from voicegate.clients.bench.scenario import Kind, parse
 
 _STAGES: Final = ("llm", "flow", "vocoder")
@@ -46,13 +45,6 @@ def cpu_socket_table(runs: dict[str, dict[str, Any]]) -> list[str]:
         for name, row in run["scenarios"].items()
         if row is not None and row["first_audio_ms"]
     ]
-
-
-def laptop_table(run: dict[str, Any]) -> list[str]:
-    """From bench.peers with upstream's classes."""
-    whom = [f"| {name} | {how} |" for name, how in report.flattery(run)]
-    facts = [f"* {name}: {report.facts(server)}" for name, server in run["servers"].items()]
-    return [*facts, "", *report.table(run["servers"]), "", "| flatters | how |", "|---|---|", *whom]
 
 
 def quality_table(run: dict[str, Any]) -> list[str]:

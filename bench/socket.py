@@ -137,20 +137,13 @@ def _voices(url: str) -> list[str]:
         return [voice["name"] for voice in json.load(answer)["voices"]]
 
 
-def _scenario(text: str) -> Scenario:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, metavar="DIR")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--html", type=Path, metavar="FILE", help="a page with charts")
     parser.add_argument("--log", type=Path, default=Path("build/bench-socket.log"), help="of the server")
-    parser.add_argument("--scenarios", nargs="+", type=_scenario, default=[parse(text) for text in SCENARIOS])
+    parser.add_argument("--scenarios", nargs="+", type=parse, default=[parse(text) for text in SCENARIOS])
     parser.add_argument(
         "--sweep",
         dest="scenarios",

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from voicegate.bench.cells import commit, middle, shares
-from voicegate.bench.cpu_tables import cpu_socket_table, laptop_table, quality_table, speed_table
+from voicegate.bench.cpu_tables import cpu_socket_table, quality_table, speed_table
 from voicegate.bench.environment import REPOSITORY
+from voicegate.bench.peers import report
 from voicegate.bench.socket import ALONE_FLATTERY
 from voicegate.clients.bench import html_report
 from voicegate.clients.bench.scenario import Kind, parse
@@ -260,7 +261,7 @@ def sections(found: Found) -> dict[str, list[str]]:
             *(["", *cpu_socket_table(cpu_sockets)] if cpu_sockets else []),
             *(["", *quality_table(quality)] if quality is not None else []),
         ],
-        "laptop": laptop_table(laptop) if laptop is not None else [],
+        "laptop": list(report.lines(laptop)) if laptop is not None else [],
         "caveats": caveats_table(gpu, engine),
     }
 

@@ -21,7 +21,7 @@ import uvloop
 
 from voicegate.bench import environment, results_file
 from voicegate.bench.engine.run import measure
-from voicegate.clients.bench.scenario import Scenario, UnknownScenario, parse
+from voicegate.clients.bench.scenario import parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.engine.config import DEVICES, EngineConfig
 from voicegate.engine.interface import EngineError, SpeakingMode
@@ -79,16 +79,9 @@ def engine_config(options: argparse.Namespace) -> EngineConfig:
     return with_settings(config, options.set)
 
 
-def scenario(text: str) -> Scenario:
-    try:
-        return parse(text)
-    except UnknownScenario as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenarios", nargs="+", type=scenario, default=[scenario(each) for each in SCENARIOS])
+    parser.add_argument("--scenarios", nargs="+", type=parse, default=[parse(each) for each in SCENARIOS])
     parser.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="(default: %(default)s)")
     parser.add_argument("--threads", type=int, help="of torch on a CPU (default: one per core)")

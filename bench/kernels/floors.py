@@ -88,7 +88,7 @@ def llm_prefill(config: LlmConfig, num_prompts: int, num_lines: int, *, lines_pe
 # --- flow, bfloat16 ---------------------------------------------------------------------------------------------
 
 
-def flow_kernels(config: FlowConfig, num_rows: int, context: int, *, kv_itemsize: int = 2) -> dict[str, Cost]:
+def flow_kernels(config: FlowConfig, num_rows: int, context: int) -> dict[str, Cost]:
     """A launch over both halves of so many whole blocks after `context` frames; a norm has no floor."""
     estimator = config.estimator
     dim, inner = estimator.dim, estimator.num_heads * estimator.head_dim
@@ -97,7 +97,7 @@ def flow_kernels(config: FlowConfig, num_rows: int, context: int, *, kv_itemsize
     convolutions = 2 * dim * (dim // CONV_GROUPS) * CONV_TAPS
     return {
         "attend": Cost(
-            _HALVES * num_rows * attended * 2 * inner * kv_itemsize,
+            _HALVES * num_rows * attended * 2 * inner * 2,
             _HALVES * num_rows * FRAMES_PER_BLOCK * attended * 4 * inner,
         ),
         "qkv": product(lines, 3 * dim * inner),
@@ -109,9 +109,9 @@ def flow_kernels(config: FlowConfig, num_rows: int, context: int, *, kv_itemsize
     }
 
 
-def flow_block(config: FlowConfig, num_rows: int, context: int, *, kv_itemsize: int = 2) -> Cost:
+def flow_block(config: FlowConfig, num_rows: int, context: int) -> Cost:
     """All Euler steps of a block."""
-    kernels = flow_kernels(config, num_rows, context, kv_itemsize=kv_itemsize)
+    kernels = flow_kernels(config, num_rows, context)
     per_layer = total(kernels[name] for name in ("attend", "qkv", "out", "ff in, gelu", "ff out"))
     step = per_layer.times(config.estimator.depth) + kernels["embed"] + kernels["euler"]
     return step.times(config.num_euler_steps)

@@ -8,6 +8,8 @@ from typing import Any, Final
 import torch
 
 DEVICE: Final = torch.device("cuda")
+_NUM_WARM: Final = 3
+_NUM_REPLAYS: Final = 20
 
 
 def device_ms(work: Callable[[], object], *, num_runs: int = 7, calls_per_run: int = 1) -> float:
@@ -35,31 +37,15 @@ def host_ms(work: Callable[[], Any], *, num_runs: int = 7) -> float:
     return median(times)
 
 
-def captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Run once, which compiles; then captured, and replayed once."""
-    work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    graph.replay()
-    return graph
-
-
-def back_to_back_us(graph: torch.cuda.CUDAGraph, *, num_runs: int = 20) -> float:
+def back_to_back_us(graph: torch.cuda.CUDAGraph) -> float:
     """Time of a replay among others that were launched before it ends: none waits for the host."""
     runs = []
-    for _ in range(num_runs + 3):
+    for _ in range(_NUM_REPLAYS + _NUM_WARM):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         begin.record()
         graph.replay()
         end.record()
         runs.append((begin, end))
     torch.cuda.synchronize()
-    times: list[float] = [begin.elapsed_time(end) for begin, end in runs[3:]]
+    times: list[float] = [begin.elapsed_time(end) for begin, end in runs[_NUM_WARM:]]
     return 1e3 * median(times)
-
-
-def captured_us(work: Callable[[], None], *, num_runs: int = 20) -> float:
-    """Time of `work` in a graph, which has to take the device longer than a launch takes the host: some 10 us."""
-    return back_to_back_us(captured(work), num_runs=num_runs)

@@ -1,1 +1,1 @@
-"""Other servers of the same model beside voicegate, on one card: `python -m voicegate.bench.peers`."""
+"""Other servers of the same model beside voicegate, on one machine: `python -m voicegate.bench.peers`."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
+from voicegate.bench.cells import commit
 from voicegate.clients.bench.table import LOST
 
 OURS: Final = "voicegate"
@@ -39,10 +40,10 @@ _HEAD: Final = (
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Markdown."""
     servers = report["servers"]
-    for name, server in servers.items():
-        yield f"* {name}: {facts(server)}"
+    yield from ("| server | what ran |", "|---|---|")
+    yield from (f"| {name} | {_facts(server)} |" for name, server in servers.items())
     yield ""
-    yield from table(servers)
+    yield from _table(servers)
     yield from ("", "| flatters | how |", "|---|---|")
     yield from (f"| {whom} | {how} |" for whom, how in flattery(report))
 
@@ -59,7 +60,7 @@ def flattery(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return phrases
 
 
-def facts(server: Mapping[str, Any]) -> str:
+def _facts(server: Mapping[str, Any]) -> str:
     machine, settings = server["environment"], server["settings"]
     versions = [f"{name} {version}" for name, version in settings.get("versions", {}).items()]
     ready = f"ready after {server['start_s']:.0f} s" if "start_s" in server else ""
@@ -68,7 +69,7 @@ def facts(server: Mapping[str, Any]) -> str:
         *versions,
         machine["gpu"] or f"{machine['num_cores']} cores of an {machine['cpu']}",
         f"torch {machine['torch']}",
-        f"commit {machine['commit']}",
+        commit(server),
         ready,
         failed,
     ]
@@ -79,7 +80,7 @@ def round_name(load: str, number: int) -> str:
     return load if number == 0 else f"{load} {number + 1}"
 
 
-def table(servers: Mapping[str, Any]) -> Iterator[str]:
+def _table(servers: Mapping[str, Any]) -> Iterator[str]:
     yield f"| {' | '.join(_HEAD)} |"
     yield len(_HEAD) * "|---" + "|"
     rounds = {name: _rounds(server) for name, server in servers.items()}

@@ -22,7 +22,7 @@ _END_OF_PROMPT = 151_646  # a constant of upstream's code, whatever the tokenize
 _FIRST_HOP_TOKENS = 25
 
 
-def load(directory: Path, voice: str, euler_steps: int | None) -> Any:
+def load(directory: Path, voice: str, euler_steps: int) -> Any:
     """Its model with the voice of reference.json, unless spk2info.pt has it."""
     told = json.loads((directory / "reference.json").read_text())
     model = AutoModel(model_dir=str(directory))
@@ -33,9 +33,8 @@ def load(directory: Path, voice: str, euler_steps: int | None) -> Any:
         table = model.model.llm.llm.model.model.embed_tokens
         look_up = table.forward
         table.forward = lambda ids: look_up(torch.where(ids == _END_OF_PROMPT, end_of_prompt, ids))
-    if euler_steps is not None:
-        solve = model.model.flow.decoder.forward
-        model.model.flow.decoder.forward = lambda **named: solve(**{**named, "n_timesteps": euler_steps})
+    solve = model.model.flow.decoder.forward
+    model.model.flow.decoder.forward = lambda **named: solve(**{**named, "n_timesteps": euler_steps})
     return model
 
 
@@ -65,7 +64,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("voice")
     parser.add_argument("--growing", action="store_true", help="a text is a generator, not a string")
-    parser.add_argument("--euler-steps", type=int, help="(default: upstream's own constant)")
+    parser.add_argument("--euler-steps", type=int, required=True)
     options = parser.parse_args()
     model = load(options.model, options.voice, options.euler_steps)
     with serve(partial(answer, model, options.voice, options.growing), "127.0.0.1", 0) as server:

@@ -76,7 +76,7 @@ class Spoken:
 
 
 class PlainSpeaker:
-    """Loads the models of a directory a second time; nothing of another engine should be on the device by then."""
+    """Loads the models of a directory; nothing else should be on the device."""
 
     def __init__(self, model_dir: Path, *, device: str, dtype: torch.dtype, max_clause_tokens: int) -> None:
         """Raises what loading raises: ValueError, OSError, EngineError."""

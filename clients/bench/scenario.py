@@ -1,5 +1,6 @@
 """The loads that the bench knows, and how they are named: `alone:20j`, `live:128:whole`, `mixed:400`, `closed:8`."""
 
+import argparse
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -45,7 +46,7 @@ class Scenario:
                 return f"{self.kind.value}:{self.num_streams}:{self.writer}"
 
 
-class UnknownScenario(ValueError):
+class UnknownScenario(argparse.ArgumentTypeError, ValueError):
     """The message says how scenarios are written."""
 
 

@@ -33,9 +33,7 @@ def add_parser(subparsers: Any) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("url", nargs="?", help="of the gateway (default: the one on the default port)")
-    parser.add_argument(
-        "--scenarios", nargs="+", type=_scenario, metavar="NAME", help=f"(default: {' '.join(_SCENARIOS)})"
-    )
+    parser.add_argument("--scenarios", nargs="+", type=parse, metavar="NAME", help=f"(default: {' '.join(_SCENARIOS)})")
     parser.add_argument(
         "--duration-s", type=in_range(float, 0.1), default=10.0, help="what begins in it is measured (default: 10)"
     )
@@ -178,10 +176,3 @@ def _headers(options: argparse.Namespace) -> dict[str, str]:
             raise CommandError(f"--header {each!r} is not NAME:VALUE")
         headers[name.strip()] = value.strip()
     return headers
-
-
-def _scenario(text: str) -> Scenario:
-    try:
-        return parse(text)
-    except UnknownScenario as error:
-        raise argparse.ArgumentTypeError(str(error)) from error

@@ -73,7 +73,7 @@ def quota_limits_of(config: GatewayConfig) -> QuotaLimits:
 
 
 def _check_queue(queue: str) -> None:
-    """What can be said before settings are logged; `redis_ledger.connected` says the rest. Raises GatewayError."""
+    """Checks what must not be logged, too; `redis_ledger.connected` checks the rest. Raises GatewayError."""
     try:
         parts = urlsplit(queue)
     except ValueError as error:
