@@ -144,7 +144,7 @@ class Decision:
 
     @property
     def is_idle(self) -> bool:
-        return not (self.llm or self.begins or self.advances is not None or self.has_prompt_step)
+        return not (self.llm or self.has_flow_step or self.has_prompt_step)
 
 
 class _Side:

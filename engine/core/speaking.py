@@ -22,14 +22,14 @@ class Speaking:
     def __init__(
         self,
         pipeline: Pipeline,
-        readings: Reprefills,
+        reprefills: Reprefills,
         clock: Callable[[], float],
         *,
         on_finished: Callable[[Utterance], object],
     ) -> None:
         """`on_finished` is told of an utterance whose end event is under way."""
         self._pipeline = pipeline
-        self._reprefills = readings
+        self._reprefills = reprefills
         self._clock = clock
         self._on_finished = on_finished
 

@@ -52,10 +52,9 @@ class _Rendered:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The rest of a rendering's first block, after what its listener is given first."""
+    """The rest of a clause's first block, after what its listener is given first."""
 
     clause: Clause
-    rendering: Rendering
     job: VocoderJob
 
 
@@ -170,12 +169,12 @@ class Token2wav:
 
         By what it renders and nothing else: samples differ by rounding where frames are cut otherwise.
         """
-        assert all(each.rendering is not rendering for each in self._rests), "a rest comes before the next block"
+        assert all(each.clause is not clause for each in self._rests), "a rest comes before the next block"
         num_frames = self._vocoder.held_back_frames + self._frames_ahead
         if not self._frames_ahead or rendering.num_samples or job.mel.shape[1] <= num_frames:
             return job
         rest = VocoderJob(job.stream, job.mel[:, num_frames:], job.is_final)
-        self._rests.append(_Rest(clause, rendering, rest))
+        self._rests.append(_Rest(clause, rest))
         return VocoderJob(job.stream, job.mel[:, :num_frames], is_final=False)
 
     @property

@@ -156,7 +156,7 @@ class Utterance:
         before = [clause.is_text_complete for clause in self.clauses]
         self.feed.read()
         # A sentence that grew ends where it is, and adds no clause.
-        if len(self.clauses) > len(before) or before != [clause.is_text_complete for clause in self.clauses]:
+        if before != [clause.is_text_complete for clause in self.clauses]:
             self._buffered_since_s = self._last_text_s  # what is left has hardly come before
         is_vain = self.feed.has_unread and len(self.clauses) == len(before)
         self.num_vain_bites = self.num_vain_bites + 1 if is_vain else 0

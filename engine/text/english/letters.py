@@ -34,10 +34,9 @@ _CODAS: Final = re.compile(
 # Look like words, but are spelled.
 _SPELLED: Final = frozenset(DATA["words"]["spelled"])
 _ROMANS: Final = ("II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII", "XIII", "XIV", "XV", "XVI")
-_ROMAN: Final = {roman: value for value, roman in enumerate(_ROMANS, start=2)}
 _READ: Final[dict[str, str]] = {
     **DATA["capitals"],
-    **{roman: numbers.say_integer(str(value)) for roman, value in _ROMAN.items() if len(roman) > 1},
+    **{roman: numbers.say_integer(str(roman_value(roman))) for roman in _ROMANS if len(roman) > 1},
 }
 # Behind these a Roman number is "the second".
 RULERS: Final = any_of(DATA["words"]["rulers"])
@@ -48,7 +47,7 @@ _DRIP: Final = re.compile(
     r"|antibiotic|medication|site)s?\b)"
 )
 # "I" is nearly always whoever speaks.
-REGNAL: Final = {roman: numbers.say_ordinal(str(value)) for roman, value in (_ROMAN | {"XVIII": 18}).items()}
+REGNAL: Final = {roman: numbers.say_ordinal(str(roman_value(roman))) for roman in (*_ROMANS, "XVIII")}
 # Behind a comma these are, as often, something else.
 _OTHER_THAN_STATES: Final = frozenset({"OK", "HI", "OH", "ME", "MA", "PA", "ID", "LA", "AR", "CT", "MD", "MS"})
 # ... and these, where no mark stands behind them: an email, OR call us.

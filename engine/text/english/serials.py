@@ -24,7 +24,7 @@ _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 # Behind digits these are no letters to spell.
 _AFTER_DIGITS: Final = frozenset(UNITS) | frozenset(MAGNITUDES) - {"B", "b"} | _ORDINAL_ENDS | {"AM", "PM", "X", "BN"}
 # Capitals before four digits that are no name of a code.
-_MONTHS: Final = (month[:3].upper() for month in MONTH_BY_NAME)
+_MONTHS: Final = frozenset(month[:3].upper() for month in MONTH_BY_NAME)
 _NO_NAMES: Final = any_of({*_MONTHS, *STATES, *LONG_SIGNS, *("I", "A", "AD", "BC", "CE", "BCE", "IN", "OF")})
 
 

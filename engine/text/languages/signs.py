@@ -64,10 +64,11 @@ class Signs:
             return self._entry.signs.get(sign, "")
         if sign == "/" and text[place - 2 : place].strip(" ").isdecimal() and behind.isdecimal():
             return self._entry.signs["÷"]
-        ends = (_AMOUNT_END, self._price_end)
-        is_amount = any(end.search(text, max(place - _MAX_LOOK, 0), place) for end in ends)
-        is_price = sign == "/" and is_amount and behind.isalpha()
-        return self._entry.per if is_price else ""
+        if sign != "/" or not behind.isalpha():
+            return ""
+        start = max(place - _MAX_LOOK, 0)
+        is_amount = _AMOUNT_END.search(text, start, place) or self._price_end.search(text, start, place)
+        return self._entry.per if is_amount else ""
 
     def _name(self, sign: str, behind: str) -> str:
         if sign in self.currencies:
