@@ -10,7 +10,6 @@ from tests.browser.rig import Samples, floats, snr_db
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-RATE_HZ = 48_000
 FADE = 240  # samples
 # A playout of 1 kHz samples in milliseconds: `push` and `end` of a context, `render(ms)` keeps what comes out.
 PRELUDE = """

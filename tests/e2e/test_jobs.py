@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import httpx
 import numpy as np
 import numpy.typing as npt
 
+from tests.integration.processes import python
 from tests.support.patience import PATIENCE_S
 
 TEXTS = [
@@ -30,14 +30,12 @@ TOLERANCE = 100
 
 
 @contextlib.asynccontextmanager
-async def server(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def server(folder: Path) -> AsyncIterator[str]:
     words = ("serve", "--port", "0", "--jobs-dir", str(folder), "--log-format", "json", "--device", "cpu")
     words = (*words, "--max-utterances", "2")
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "voicegate", *words, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
-    )
-    assert process.stderr is not None
-    try:
+    pipes = {"stderr": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.DEVNULL}
+    async with python("-m", "voicegate", *words, **pipes) as process:  # and kill -9
+        assert process.stderr is not None
         lines: list[dict[str, Any]] = []
         async with asyncio.timeout(PATIENCE_S * 4):
             while not lines or lines[-1]["event"] != "ready":
@@ -46,11 +44,7 @@ async def server(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process
                 if line.startswith(b"{"):
                     lines.append(json.loads(line))
         (url,) = [line["url"] for line in lines if line["event"] == "listening"]
-        yield process, url
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-        await process.communicate()
+        yield url
 
 
 async def jobs(*words: str, stdin: bytes = b"") -> tuple[int, str]:
@@ -92,14 +86,14 @@ async def audio_of(url: str, job: str, file: Path) -> npt.NDArray[np.int32]:
 
 async def test_a_job_goes_on_after_kills_and_sounds_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "jobs"
-    async with server(folder) as (_, url):
+    async with server(folder) as url:
         undisturbed = await audio_of(url, await add(url), tmp_path / "one.pcm")
         job = await add(url)
         before = await until_parts(folder, job, 1)
     written = {name: (folder / job / name).stat().st_mtime_ns for name in before}
-    async with server(folder) as (_, url):
+    async with server(folder) as url:
         await until_parts(folder, job, 3)
-    async with server(folder) as (_, url):
+    async with server(folder) as url:
         audio = await audio_of(url, job, tmp_path / "two.pcm")
         assert audio.shape == undisturbed.shape
         assert np.abs(audio - undisturbed).max() < TOLERANCE

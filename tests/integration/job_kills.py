@@ -50,9 +50,12 @@ async def gateway(folder: Path, *, lease_s: float, script: dict[str, Any], **set
     async with python(*words, stderr=asyncio.subprocess.PIPE) as process:
         assert process.stderr is not None
         url, event = "", ""
-        while event != "ready":
-            told = json.loads(await process.stderr.readline())
-            event, url = told["event"], told.get("url", url)
+        async with asyncio.timeout(PATIENCE_S):
+            while event != "ready":
+                line = await process.stderr.readline()
+                assert line, "it has ended"
+                told = json.loads(line)
+                event, url = told["event"], told.get("url", url)
         reading = asyncio.create_task(process.stderr.read())  # a full pipe would hold it up
         try:
             yield Gateway(process, url)

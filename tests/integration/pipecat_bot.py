@@ -33,7 +33,6 @@ from pipecat.services.openai.tts import OpenAITTSService
 from pipecat.workers.runner import WorkerRunner
 from pipecat_voicegate import VoicegateTTSService
 
-_RATE_HZ = 24_000
 _PATIENCE_S = 60.0
 
 

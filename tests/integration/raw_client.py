@@ -25,10 +25,6 @@ _UPGRADE_LINES: Final = (
 )
 
 
-def ping_frame(payload: bytes = b"") -> bytes:
-    return frame(Opcode.PING, payload)
-
-
 def text_frame(message: wire.ClientMessage) -> bytes:
     return frame(Opcode.TEXT, codec.encode(message).encode())
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import ANY
 
@@ -11,7 +11,6 @@ import pytest
 
 from tests.integration.wire_client import serving
 from tests.support.patience import PATIENCE_S
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.bench import table
 from voicegate.clients.bench.client_run import BenchFailed
 from voicegate.clients.bench.dialects import DIALECTS, native, openai
@@ -33,10 +32,7 @@ TEXTS = Texts(short=("One, two.",), sentences=("This is a sentence.",), paragrap
 SETTINGS = Settings(texts=TEXTS, duration_s=0.6, num_alone=3, alone_limit_s=PATIENCE_S)
 
 
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
+pytestmark = pytest.mark.usefixtures("no_hang")
 
 
 class Told:

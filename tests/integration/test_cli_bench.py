@@ -2,23 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.clients.deadline import deadline
 from voicegate import __version__
 from voicegate.engine.fake.engine import FakeEngine
 from voicegate.gateway.cli.main import run
 from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.run import running_gateway
 
-
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
+pytestmark = pytest.mark.usefixtures("no_hang")
 
 
 async def command(*arguments: str) -> int:

@@ -373,7 +373,7 @@ async def test_while_jobs_expire_requests_are_answered(tmp_path: Path, monkeypat
     removed, remove = [], JobFiles.remove
 
     def slowly(files: JobFiles, job_id: str) -> None:
-        time.sleep(0.05)
+        time.sleep(0.2)
         remove(files, job_id)
         removed.append(job_id)
 

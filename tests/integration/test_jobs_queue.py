@@ -171,10 +171,11 @@ async def test_a_dead_redis_is_told_and_then_the_job_goes_on(
 async def test_a_redis_that_hangs_hangs_nobody(
     tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_ledger, "_TIMEOUT_S", 0.3)
     shared = {"jobs_queue": redis.url, "jobs_dir": tmp_path / "jobs"}
     async with serving(**shared) as served, client_of(served.url) as client:
         await until_ended(client, await added(client, "One."))
+    monkeypatch.setattr(redis_ledger, "_TIMEOUT_S", 0.3)
+    async with serving(**shared) as served, client_of(served.url) as client:
         redis.halt()
         answers = await asyncio.gather(*(client.post(JOBS, json=asked()) for _ in range(30)))
         assert {answer.status_code for answer in answers} == {503}

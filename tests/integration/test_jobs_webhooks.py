@@ -87,7 +87,16 @@ async def test_the_end_of_a_job_is_told_once_and_signed(tmp_path: Path, soon: No
         assert Webhook(SECRET).verify(body, headers) == told
 
 
-async def test_a_job_that_failed_or_was_cancelled_is_told(tmp_path: Path, soon: None) -> None:
+async def test_a_job_that_failed_is_told(tmp_path: Path, soon: None) -> None:
+    script = Script(faults={number: Fault(FaultKind.FAIL) for number in range(5)})
+    async with receiving(OK) as receiver:
+        async with serving(script, **settings_for(receiver, tmp_path)) as served, client_of(served.url) as client:
+            await until_ended(client, await added(client, "One.", webhook=f"{receiver.url}/hooks"))
+            await receiver.until(lambda it: bool(it.came))
+        assert b'"state":"failed"' in receiver.came[0][2]
+
+
+async def test_a_job_that_was_cancelled_is_told(tmp_path: Path, soon: None) -> None:
     script = Script(faults={0: Fault(FaultKind.STALL)})
     async with receiving(OK) as receiver:
         async with serving(script, **settings_for(receiver, tmp_path)) as served, client_of(served.url) as client:

@@ -5,7 +5,7 @@ import base64
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -21,7 +21,6 @@ from websockets.exceptions import ConnectionClosed
 from tests.integration.stub_llm import StubLlm
 from tests.integration.wire_client import Served, serving
 from tests.support.polling import until
-from tests.unit.clients.deadline import deadline
 from voicegate.clients.examples.chat import Llm
 from voicegate.clients.examples.telephone import GREETING, Call, mu_law, to_mu_law
 from voicegate.clients.python.client import connect
@@ -32,10 +31,7 @@ STORY = "Once upon a time there was a telephone. " + "word " * 100
 MS_PER_LETTER = 60  # FakeEngine's
 
 
-@pytest.fixture(autouse=True)
-def no_hang() -> Iterator[None]:
-    with deadline():
-        yield
+pytestmark = pytest.mark.usefixtures("no_hang")
 
 
 class Twilio:

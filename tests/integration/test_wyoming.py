@@ -330,8 +330,7 @@ async def test_home_assistant_finds_it_by_its_name_while_it_is_there() -> None:
 
 async def test_a_name_that_another_server_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     settings: dict[str, Any] = {"wyoming_port": 0, "wyoming_zeroconf": "gate-with-a-twin"}
-    async with running(FakeEngine(), **settings) as served:
-        await served.gateway.settled.wait()
+    async with running(FakeEngine(), **settings):
         monkeypatch.setattr(announcement, "_ANSWER_MS", 10_000)  # the machine may be busy
         with pytest.raises(GatewayError, match="--wyoming-zeroconf gate-with-a-twin: another server has that name"):
             await Gateway(GatewayConfig(port=0, **settings), FakeEngine()).serve_until(asyncio.Event())

@@ -220,14 +220,6 @@ class OtherFlow:
         self.num_free_blocks -= num_blocks
 
 
-@dataclass(slots=True)
-class _Voice:
-    """State of a vocoder stream."""
-
-    level: float | None = None  # of the frame that is held back
-    phase: float = 0.0
-
-
 def other_stages(*, num_blocks: int = 400) -> Stages:
     """The hollow LLM, whose prompts have no instruction here, and the other family behind it."""
     made, num_slots = hollow().stages, CONFIG.max_active_clauses

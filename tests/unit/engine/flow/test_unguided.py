@@ -12,6 +12,7 @@ from tests.support.flow import (
     make_prompt,
     make_runner,
     make_tokens,
+    open_stream,
     render_ready,
     short_noise,
 )
@@ -27,10 +28,7 @@ _NEXT_TO_NOTHING = 1e-30
 
 
 def streamed(runner: FlowRunner) -> torch.Tensor:
-    stream = runner.open(runner.prepare(make_prompt(30)))
-    stream.append(make_tokens(90))
-    stream.finish()
-    return drain(runner, stream)
+    return drain(runner, open_stream(runner, 90, prompt_size=30))
 
 
 def test_it_speaks_as_with_both_halves() -> None:

@@ -9,10 +9,13 @@ from voicegate.engine.text.segmenter import Granularity, Segmenter, SegmenterCon
 from voicegate.engine.text.unsaid import without_unsaid
 
 
+def spans_of(pieces: list[str], granularity: Granularity = Granularity.CLAUSE) -> list[TextSpan]:
+    segmenter = Segmenter(SegmenterConfig(granularity=granularity))
+    return [*(span for piece in pieces for span in segmenter.push(piece)), *segmenter.flush()]
+
+
 def said(pieces: list[str], granularity: Granularity = Granularity.CLAUSE) -> str:
-    segmenter, reader = Segmenter(SegmenterConfig(granularity=granularity)), SpanReader("en")
-    spans = [*(span for piece in pieces for span in segmenter.push(piece)), *segmenter.flush()]
-    return " ".join(filter(None, map(reader.read, spans)))
+    return " ".join(filter(None, map(SpanReader("en").read, spans_of(pieces, granularity))))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
@@ -64,12 +67,8 @@ pieces = st.sampled_from(
 
 @given(st.lists(pieces, max_size=14).map("".join), st.integers(1, 9), st.sampled_from(Granularity))
 def test_any_split_gives_the_same_spans(text: str, size: int, granularity: Granularity) -> None:
-    def spans_of(parts: list[str]) -> list[TextSpan]:
-        segmenter = Segmenter(SegmenterConfig(granularity=granularity))
-        return [*(span for part in parts for span in segmenter.push(part)), *segmenter.flush()]
-
-    spans = spans_of([text[start : start + size] for start in range(0, len(text), size)])
-    assert spans == spans_of([text])
+    spans = spans_of([text[start : start + size] for start in range(0, len(text), size)], granularity)
+    assert spans == spans_of([text], granularity)
     assert "".join(span.text for span in spans) == text
 
 
@@ -103,7 +102,5 @@ def test_of_a_whole_text() -> None:
 )
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
 def test_beside_fences(text: str, kept: str, size: int) -> None:
-    segmenter = Segmenter()
-    pieces = [text[start : start + size] for start in range(0, len(text), size)]
-    spans = [*(span for piece in pieces for span in segmenter.push(piece)), *segmenter.flush()]
+    spans = spans_of([text[start : start + size] for start in range(0, len(text), size)])
     assert "".join(span.text for span in spans if not span.is_code or span.pause_ms) == kept

@@ -10,7 +10,6 @@ from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
-FRAME_MS = 20
 FRAME_48K = 960
 
 

@@ -2,8 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -14,14 +12,6 @@ from tests.unit.engine.backends.legged.support import TENSORRT_LLM, Running, Sma
 from tests.unit.engine.backends.legged.test_backend import SOON_S, Bell
 from voicegate.engine.backends.legged import executor
 from voicegate.engine.llm.backend import LlmDied, SequenceOutput
-
-
-@contextmanager
-def impatient(behaviour: Behaviour | None = None) -> Iterator[tuple[Running, Bell]]:
-    with TENSORRT_LLM.running(behaviour, first_token_timeout_s=SOON_S, token_timeout_s=SOON_S) as made:
-        bell = Bell()
-        made.backend.set_waker(bell)
-        yield made, bell
 
 
 def until_end(made: Running, sequence_id: int) -> list[SequenceOutput]:
@@ -70,7 +60,9 @@ def fail_on(made: Running, failed: list[SequenceOutput]) -> None:
 
 def test_an_executor_that_fails_whatever_it_is_given_is_found_out() -> None:
     """It answers each request with an error of its own, and goes on: nothing else tells of it."""
-    with impatient() as (made, bell):
+    with TENSORRT_LLM.running() as made:
+        bell = Bell()
+        made.backend.set_waker(bell)
         made.backend.add(request(0))
         assert outputs(made)[-1].is_final
         made.llm.behaviour.breaks_step_with = CUDA_ERROR
