@@ -173,6 +173,37 @@ def test_a_run_that_diverges_goes_back_and_spoils_no_saved_state(
     assert training.num_steps == 9
 
 
+def test_a_run_whose_loss_is_no_number_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
+    options = run.parser(None).parse_args(
+        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "9"]
+    )
+    model = torch.nn.Linear(1, 1, bias=False)
+    training = run.Run("nan", model, options, rate=0.1, watched="loss")
+    for step in training.steps():
+        if step == 4:
+            model.weight.data.fill_(torch.nan)
+        training.update({"loss": 1 + model(torch.ones(1)).square().sum()})
+    assert bool(torch.load(tmp_path / "nan.pt", weights_only=True)["averaged"]["weight"].isfinite())
+    assert bool(model.weight.isfinite())
+
+
+def test_a_run_that_ended_goes_on_with_more_time(tmp_path: Path) -> None:
+    """Its rate is higher again: of the whole time less is gone."""
+    base = ["--corpus", ".", "--state", str(tmp_path), "--device", "cpu"]
+    progress = []
+    for minutes, last_step in (("1e-9", "1"), ("9", "2")):
+        options = run.parser(None).parse_args([*base, "--minutes", minutes, "--max-steps", last_step])
+        model = torch.nn.Linear(1, 1, bias=False)
+        training = run.Run("more", model, options, rate=0.1)
+        training.update({"loss": model(torch.ones(1)).square().sum()})
+        training.save()
+        progress.append(training.progress)
+    assert progress[0] == 1
+    assert progress[1] < 0.5
+    assert torch.load(tmp_path / "more.pt", weights_only=True)["steps"] == 2
+
+
 def test_utterances_of_one_length_are_spoken_together() -> None:
     """The decoder normalises over an utterance's whole time: one that is padded would sound different."""
     sized = [(4, 0), (9, 1), (4, 2), (4, 3), (0, 4)]

@@ -174,7 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.begin_with is not None:
         begin_with(model, options.begin_with)
     judges = Discriminators().to(options.device)
-    training = run.Run("vocoder", model, options, rate=5e-4, betas=(0.8, 0.99), decay=0.0, average=0.999, clip=20.0)
+    training = run.Run(
+        "vocoder", model, options, rate=5e-4, betas=(0.8, 0.99), decay=0.0, clip=20.0, watched="spectral"
+    )
     judging = run.Run("vocoder_judges", judges, options, rate=3e-4, betas=(0.8, 0.99), decay=0.0, clip=20.0)
     crops = Crops(corpus, options.device, max(int(_BATCH * options.batch_share), 2))
     spectral = SpectralLoss(options.device)
