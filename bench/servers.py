@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-_START_LIMIT_S: Final = 150.0
+_START_LIMIT_S: Final = 300.0  # vLLM by itself takes some 100 s
 _STOP_LIMIT_S: Final = 20.0
 
 

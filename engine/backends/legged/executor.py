@@ -199,11 +199,11 @@ class LegExecutor:
             self._running.pop(running.leg_id, None)
 
     def _refused(self, leg_id: int, error: Exception, fruitless_round: int) -> None:
-        log.warning("llm_executor_refused", backend=self._library.name, error=str(error))
+        log.warning("llm_executor_refused", backend=self._library.name, error=_told(error))
         # One step that fails is the end of all legs in it; that is one round.
         self._fruitless_round += fruitless_round == self._fruitless_round
         if self._fruitless_round >= _FRUITLESS_ROUNDS:
-            self._die(f"it has refused {_FRUITLESS_ROUNDS} sequences one after the other: {error}")
+            self._die(f"it has refused {_FRUITLESS_ROUNDS} sequences one after the other: {_told(error)}")
         else:
             self._tell(LegNews(leg_id, error="the LLM's executor refused this sequence; see the log"))
 
@@ -281,3 +281,8 @@ class LegExecutor:
             self._tell(LegNews(running.leg_id, error=f"the LLM made no token for {running.timeout_s:g} s"))
             running.request.abort()
         self._drop(running)
+
+
+def _told(error: Exception) -> str:
+    """A package may wrap what happened in an error without a message."""
+    return str(error) or repr(error.__cause__ or error)

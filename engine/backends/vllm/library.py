@@ -129,6 +129,7 @@ def open_library(
 ) -> VllmLibrary:
     """Import the package and load the checkpoint. Raises EngineError where that does not go, with the remedy."""
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # it would tell its makers of this machine
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")  # stdout is this server's own
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads, and perhaps CUDA
     if settings.is_repetition_aware:
         os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "0")  # the first one has logits processors

@@ -1,8 +1,12 @@
 """The backend over the stand-in for vLLM: what it asks of it. All else: legged/test_backend.py and tests/contract."""
 
 import math
+import os
 import time
 
+from structlog.testing import capture_logs
+
+from tests.support.vllm.standin import EngineGenerateError
 from tests.unit.engine.backends.legged.support import (
     MAX_POSITIONS,
     TEXT,
@@ -37,6 +41,21 @@ def test_its_own_sampling_wants_the_newest_ids_and_nucleus_does_without() -> Non
     assert (aware["async_scheduling"], len(aware["logits_processors"])) == (False, 1)
     assert (plain["async_scheduling"], plain["logits_processors"]) == (True, None)
     assert (params.top_p, params.top_k, params.extra_args) == (0.8, 25, None)
+
+
+def test_the_log_tells_what_happened_where_the_engine_wraps_it_without_a_message() -> None:
+    wrapped = EngineGenerateError()
+    wrapped.__cause__ = RuntimeError("CUDA error: misaligned address")
+    with capture_logs() as logs, VLLM.running(VLLM.behaviour(Endless(), breaks_with=wrapped)) as made:
+        made.backend.add(request())
+        (failed,) = outputs(made)
+    assert failed.error
+    assert "misaligned address" in next(each["error"] for each in logs if each["event"] == "llm_executor_refused")
+
+
+def test_its_engine_writes_nothing_to_the_servers_own_output() -> None:
+    with VLLM.running():
+        assert os.environ["VLLM_LOGGING_STREAM"] == "ext://sys.stderr"
 
 
 def test_a_cancelled_one_is_aborted_in_the_engine_and_the_others_go_on() -> None:

@@ -1,0 +1,77 @@
+"""Every promise of engine/llm/backend.py against vLLM itself: tests/contract/test_llm_contract.py over one engine."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from tests.contract import test_llm_contract as contract
+from tests.support.upstream_source import RecordedProgress
+from voicegate.engine.backends.legged.backend import LeggedLlm
+from voicegate.engine.backends.legged.merged import read_vocabulary
+from voicegate.engine.backends.vllm.config import VllmConfig, gpu_bytes
+from voicegate.engine.backends.vllm.library import open_library
+from voicegate.engine.checkpoint.directory import write_directory
+from voicegate.engine.checkpoint.merged_hf import merged_items
+from voicegate.engine.llm.backend import LlmBackend
+from voicegate.engine.load.devices import gpu_of
+from voicegate.engine.model.config import SamplingConfig
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(find_spec("vllm") is None, reason="vllm is not installed: pip install '.[vllm]'"),
+]
+
+MAX_POSITIONS = 200
+_FIRST_TOKEN_TIMEOUT_S = 60.0  # kernels are compiled by the first one
+
+
+def promises() -> Iterator[tuple[str, Callable[[contract.Driver], None]]]:
+    """In their order: the last one closes the engine."""
+    for name, test in vars(contract).items():
+        if not name.startswith("test_"):
+            continue
+        if "num_tokens" in inspect.signature(test).parameters:
+            test = partial(test, num_tokens=5)
+        yield name.removeprefix("test_"), test
+
+
+PROMISES = dict(promises())
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmBackend]:
+    directory = tmp_path_factory.mktemp("vllm-contract") / "merged"
+    words = Tokenizer(WordLevel({f"t{id_}": id_ for id_ in range(contract.CONFIG.vocab_size)}, unk_token="t0"))
+    items = merged_items(contract.CONFIG, {}, contract.STATE, words.to_str(), {})
+    write_directory(directory, list(items), RecordedProgress())
+    vocabulary = read_vocabulary(directory, contract.CONFIG)
+    num_bytes = gpu_bytes(contract.CONFIG, vocabulary, num_slots=contract.NUM_SLOTS, max_positions=MAX_POSITIONS)
+    settings = VllmConfig(
+        checkpoint_dir=directory,
+        num_slots=contract.NUM_SLOTS,
+        max_positions=MAX_POSITIONS,
+        gpu_memory_utilization=math.ceil(1000 * num_bytes / gpu_of(torch.device("cuda", 0)).memory_bytes) / 1000,
+        first_token_timeout_s=_FIRST_TOKEN_TIMEOUT_S,
+        is_eager=True,
+    )
+    library = open_library(settings, contract.CONFIG, SamplingConfig(), vocabulary)
+    backend = LeggedLlm(contract.CONFIG, vocabulary, library, settings)
+    yield backend
+    backend.close()
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_vllm_keeps_the_promise(promise: str, llm: LlmBackend) -> None:
+    driver = contract.Driver(llm)
+    try:
+        PROMISES[promise](driver)
+    finally:  # the next one uses these names
+        for sequence_id in driver.outputs:
+            llm.abort(sequence_id)
