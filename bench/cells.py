@@ -1,7 +1,9 @@
 """Cells that the tables of results share. Pure."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+MISSING: Final = "–"
 
 
 def middle(times: dict[str, float | None] | None) -> str:
@@ -20,3 +22,11 @@ def shares(row: dict[str, Any]) -> str:
 
 def half(times: dict[str, float] | None) -> str:
     return "–" if times is None else f"{times['p50']:.2f}"
+
+
+def span(values: Sequence[float], *, digits: int = 0) -> str:
+    """The least and the greatest."""
+    if not values:
+        return MISSING
+    least, most = (f"{each:.{digits}f}" for each in (min(values), max(values)))
+    return least if least == most else f"{least} to {most}"

@@ -54,6 +54,11 @@ case $wanted in *" peers-$card "*) # vLLM-Omni's packages are in PEERS. Killed b
         --peer-model "$model-upstream" --model "$natural" --json "$out/peers-$card.json" --logs "$out"
     ;;
 esac
+if wants jobs-$card; then
+    natural_dir
+    part jobs-$card 300 "$python" -u -m voicegate.bench.jobs --model "$natural" --budget-s 220 \
+        --json "$out/jobs-$card.json" --log "$out/jobs-$card.log"
+fi
 if wants engine-$card; then
     natural_dir
     part engine-$card 240 "$python" -u -m voicegate.bench.engine --device cuda --model "$natural" \

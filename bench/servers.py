@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -90,3 +91,10 @@ def voicegate(model: Path, flags: Sequence[str], log: Path) -> Iterator[tuple[st
 def http_of(url: str, path: str) -> str:
     """Another path of the server at a WebSocket's url."""
     return url.replace("ws://", "http://").rpartition("/v1/")[0] + path
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

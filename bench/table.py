@@ -4,9 +4,9 @@
 
 Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`. README.md has the headline alone: three loads of
 socket-h200-latest.json, and one of socket-cpu.json. docs/measured.md has a table a GPU (socket-h200.json,
-socket-h100.json), of several GPUs (replicas-scale-2xh200.json), of the engine alone (engine-h200.json), of a CPU
-(engine-cpu.json, socket-cpu.json, socket-cpu-avx2.json, quality.json), of upstream's classes (peers-cpu.json) and of
-what flatters these figures.
+socket-h100.json), of several GPUs (replicas-scale-2xh200.json), of jobs beside live streams (jobs-h200.json), of the
+engine alone (engine-h200.json), of a CPU (engine-cpu.json, socket-cpu.json, socket-cpu-avx2.json, quality.json), of
+upstream's classes (peers-cpu.json) and of what flatters these figures.
 The table of runs beside each other there is typed by hand, and a test compares it with their files.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
@@ -19,6 +19,7 @@ from typing import Any, Final
 from voicegate.bench.cells import commit, middle, shares
 from voicegate.bench.cpu_tables import cpu_socket_table, quality_table, speed_table
 from voicegate.bench.environment import REPOSITORY
+from voicegate.bench.jobs_table import jobs_table
 from voicegate.bench.peers import report
 from voicegate.bench.socket import ALONE_FLATTERY
 from voicegate.clients.bench import html_report
@@ -32,7 +33,7 @@ _ELSEWHERE: Final = "socket-h100.json"
 _CPU_SOCKET: Final = "socket-cpu.json"
 _PAGES: Final = {
     "README.md": ("headline",),
-    "docs/measured.md": ("gpu", "other-gpu", "gpus", "engine", "cpu", "laptop", "caveats"),
+    "docs/measured.md": ("gpu", "other-gpu", "gpus", "jobs", "engine", "cpu", "laptop", "caveats"),
 }
 # The README has these loads of a GPU; all else is in docs/measured.md.
 _HEADLINES: Final = (
@@ -247,6 +248,7 @@ def caveats_table(sockets: dict[str, Any] | None, engine: dict[str, Any] | None)
 def sections(found: Found) -> dict[str, list[str]]:
     """Lines of both pages by the name of their section."""
     gpu, other, engine, scale = found(_SOCKET), found(_ELSEWHERE), found("engine-h200.json"), found(_SCALE)
+    jobs = found("jobs-h200.json")
     cpu, quality, laptop = found("engine-cpu.json"), found("quality.json"), found("peers-cpu.json")
     by_vectors = {"AVX-512": found(_CPU_SOCKET), "AVX2": found("socket-cpu-avx2.json")}
     cpu_sockets = {vectors: run for vectors, run in by_vectors.items() if run is not None}
@@ -255,6 +257,7 @@ def sections(found: Found) -> dict[str, list[str]]:
         "gpu": socket_table(gpu) if gpu is not None else [],
         "other-gpu": socket_table(other) if other is not None else [],
         "gpus": scale_table(scale) if scale is not None else [],
+        "jobs": jobs_table(jobs) if jobs is not None else [],
         "engine": gpu_table(engine) if engine is not None else [],
         "cpu": [
             *(speed_table(cpu) if cpu is not None else []),

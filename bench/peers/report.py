@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
-from voicegate.bench.cells import commit
+from voicegate.bench.cells import MISSING, commit, span
 from voicegate.clients.bench.table import LOST
 
 OURS: Final = "voicegate"
@@ -18,8 +18,7 @@ _COMMON: Final = (
     ("voicegate", "the loads, and how they are measured, are voicegate's own"),
 )
 _NOISE: Final = ("either", "with generated weights the speech is noise: equal cost, and nothing is said of quality")
-_MISSING: Final = "–"
-_NONE: Final = (_MISSING, _MISSING)
+_NONE: Final = (MISSING, MISSING)
 _HEAD: Final = (
     "load",
     "server",
@@ -103,33 +102,26 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """The least and the greatest of several rounds; a failure is told alone."""
     for row in rows:
         if "failed" in row:
-            return (row["failed"], *(_MISSING,) * 8)
+            return (row["failed"], *(MISSING,) * 8)
     turns = [
         row["audio_s"] / row["first_audio_ms"]["num"] for row in rows if "outcomes" in row and row["first_audio_ms"]
     ]
     lost = [sum(row["outcomes"][each.value] for each in LOST) for row in rows if "outcomes" in row]
     return (
-        _span(_of(rows, "first_audio_ms", "p50")),
-        _span(_of(rows, "first_audio_ms", "p95")),
-        _span([each / 1000 for each in _of(rows, "total_ms", "p50")], digits=1),
-        _span(_of(rows, "rtf", "p50"), digits=2),
-        _span(_of(rows, "gap_ms", "longest")),
-        _span([row["audio_s_per_s"] for row in rows], digits=1),
+        span(_of(rows, "first_audio_ms", "p50")),
+        span(_of(rows, "first_audio_ms", "p95")),
+        span([each / 1000 for each in _of(rows, "total_ms", "p50")], digits=1),
+        span(_of(rows, "rtf", "p50"), digits=2),
+        span(_of(rows, "gap_ms", "longest")),
+        span([row["audio_s_per_s"] for row in rows], digits=1),
         str(sum(row["first_audio_ms"]["num"] for row in rows if row["first_audio_ms"])),
-        _span(turns, digits=1),  # unlike lengths are unlike work
-        str(sum(lost)) if lost else _MISSING,
+        span(turns, digits=1),  # unlike lengths are unlike work
+        str(sum(lost)) if lost else MISSING,
     )
 
 
 def _of(rows: Sequence[Mapping[str, Any]], name: str, key: str) -> list[float]:
     return [row[name][key] for row in rows if row.get(name) is not None]
-
-
-def _span(values: Sequence[float], *, digits: int = 0) -> str:
-    if not values:
-        return _MISSING
-    least, most = (f"{each:.{digits}f}" for each in (min(values), max(values)))
-    return least if least == most else f"{least} to {most}"
 
 
 def _ratios(rows: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
@@ -140,4 +132,4 @@ def _ratios(rows: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str, Any]])
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> str:
-    return f"{median(above) / median(below):.1f}" if above and below and median(below) else _MISSING
+    return f"{median(above) / median(below):.1f}" if above and below and median(below) else MISSING

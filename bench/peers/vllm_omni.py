@@ -5,7 +5,6 @@ Facts of 0.26: `vllm serve MODEL --omni` with its CosyVoice3 example's flags; `/
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -93,7 +92,7 @@ def serving(variant: Variant, log: Path) -> Iterator[tuple[str, int, float]]:
     log.parent.mkdir(parents=True, exist_ok=True)
     deploy = log.with_suffix(".deploy.yaml")
     deploy.write_text(yaml.safe_dump(variant.deploy(), sort_keys=False), encoding="utf-8")
-    url = f"http://127.0.0.1:{_free_port()}"
+    url = f"http://127.0.0.1:{servers.free_port()}"
     command = _command(variant, deploy, port=url.rpartition(":")[2])
     began_s = time.monotonic()
     # Its engines are processes of their own, which end with it or not.
@@ -110,13 +109,6 @@ def _command(variant: Variant, deploy: Path, *, port: str) -> list[str]:
         *("--host", "127.0.0.1", "--port", port, "--trust-remote-code"),
         *("--stage-init-timeout", "900", "--init-timeout", "1200"),
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def _wait_until_ready(process: "subprocess.Popen[str]", url: str, log: Path) -> None:
