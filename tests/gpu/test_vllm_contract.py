@@ -25,6 +25,7 @@ from voicegate.engine.model.config import SamplingConfig
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore"),  # vLLM's own, and those of what it imports
     pytest.mark.skipif(find_spec("vllm") is None, reason="vllm is not installed: pip install '.[vllm]'"),
 ]
 
