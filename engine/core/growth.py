@@ -105,6 +105,12 @@ class WriterPace:
             self._squares_s2 += interval_s**2
         self._last_s = now_s
 
+    def go_on(self, now_s: float) -> None:
+        """The time since the last words was a rest: no interval between two words, and none in which it wrote."""
+        if self._begun_s is not None:
+            self._begun_s += now_s - self._last_s
+            self._last_s = now_s
+
     def has_paused(self, now_s: float) -> bool:
         """For longer than a word takes, or it always does: speech that bridges that runs past its words, and spoils
         what follows."""

@@ -11,7 +11,10 @@ from voicegate.engine.interface import ListenerReport
 
 
 class Listener:
-    """`deadline_s`: when it has an underrun; None while nothing was sent, infinite while its clock stands."""
+    """`deadline_s`: when it has an underrun; None before its first sound, infinite while its clock stands.
+
+    The first sound after a rest that outlasted the audio is a first one, too.
+    """
 
     def __init__(self) -> None:
         self.deadline_s: float | None = None
@@ -33,6 +36,13 @@ class Listener:
         self._underrun_s = (clock_s if self._underrun_s is None else max(self._underrun_s, clock_s)) + audio_s
         self._soonest_s = max(self._soonest_s, now_s) + audio_s
         self._set_deadline()
+
+    def wait_anew(self, now_s: float) -> None:
+        """Its context comes back from rest. Where all was played, nobody waits in the middle of speech: it is a new
+        request again."""
+        clock_s = now_s if self._stands_since_s is None else self._stands_since_s
+        if self._underrun_s is not None and self._underrun_s <= clock_s:
+            self._underrun_s = self.deadline_s = None
 
     def note(self, report: ListenerReport, *, made_s: float, now_s: float) -> None:
         """`made_s`: audio so far. Its player has the rest in hand, or it is on its way there."""

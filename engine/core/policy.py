@@ -35,9 +35,7 @@ class StreamView(NamedTuple):
 
     key: int
     waiting_since_s: float  # its first speakable text came
-    deadline_s: (
-        float | None
-    )  # its listener has an underrun; None while nothing has been sent; infinite: it does not play
+    deadline_s: float | None  # its listener has an underrun; None: nothing was heard yet; infinite: it does not play
     max_lead_s: float  # further ahead of its listener than this, it waits; infinite: it does not wait
     wants_llm: bool = False  # an LLM step is possible and useful
     block_frames: int = 0  # of its flow block that is complete and not being solved; 0: none is

@@ -110,7 +110,7 @@ class Utterance:
 
     @property
     def deadline_s(self) -> float | None:
-        """The listener has an underrun; None while nothing was sent."""
+        """The listener has an underrun; None: its first sound is still to come (`Listener`)."""
         return self.listener.deadline_s
 
     @property
@@ -134,6 +134,9 @@ class Utterance:
     # --- text: recorded, then read bite by bite ---------------------------------------------------------------
 
     def push(self, text: str, now_s: float) -> None:
+        if self.is_at_rest:
+            self.listener.wait_anew(now_s)
+            self.pace.go_on(now_s)
         self.feed.push(text)
         if self.feed.is_incremental:
             self.pace.wrote(sum(map(str.isalnum, text[:_PACE_CHARS])), now_s)

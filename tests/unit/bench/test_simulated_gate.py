@@ -4,10 +4,12 @@ A refactoring gives the figures of before to the digit. A rule that is switched 
 a rule on purpose measures both ways (docs/adr/0025), and writes the new figures here.
 """
 
+import random
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from voicegate.bench import environment
@@ -20,8 +22,8 @@ from voicegate.bench.simulated.run import Listener, Run
 from voicegate.clients.bench.plan import Piece, Turn, Visit
 from voicegate.clients.bench.scenario import parse
 from voicegate.clients.bench.schedule import Schedule
-from voicegate.clients.bench.sentences import ENGLISH
-from voicegate.clients.python.timeline import play
+from voicegate.clients.bench.sentences import ENGLISH, words
+from voicegate.clients.python.timeline import Arrival, play
 from voicegate.engine.config import EngineConfig
 
 DURATION_S: Final = 2.0
@@ -101,7 +103,7 @@ def gap_s(listener: Listener) -> float:
 
 def test_a_burst_of_new_requests_is_heard_in_order_and_leaves_no_listener_an_underrun() -> None:
     listeners = [whole(number / 32, ENGLISH.paragraphs[0]) for number in range(64)]
-    new_requests = [whole(3 + number / 10_000) for number in range(300)]
+    new_requests = [whole(3 + number / 10_000) for number in range(200)]
     heard = crowd([*listeners, *new_requests], 40.0)
     assert max(map(gap_s, heard[:64])) <= 0.0
     starts = [each.arrivals[0].arrived_s for each in heard[64:]]
@@ -116,3 +118,34 @@ def test_a_writer_who_stops_in_the_middle_disturbs_nobody() -> None:
     heard = crowd([*(Visit(number / 5, (stalled,)) for number in range(10)), *others], 40.0)
     assert max(map(gap_s, heard[10:])) < 0.02
     assert max(each.arrivals[0].arrived_s - each.begun_s for each in heard) < 0.15
+
+
+def at_20_words_a_second(text: str, at_s: float) -> list[Piece]:
+    return [Piece(word, at_s + number / 20) for number, word in enumerate(words(text))]
+
+
+def first_audio_ms(arrivals: list[Arrival], since_s: float) -> float:
+    return 1000 * (arrivals[0].arrived_s - since_s)
+
+
+def test_who_comes_back_from_rest_is_heard_as_soon_as_who_is_new() -> None:
+    """128 live agents, who pause for 1 to 3 s when their first sentence has been heard, and say another one then."""
+    rng, visits, returns_s = random.Random(0), [], []
+    for number in range(200):
+        first, second = rng.choices(ENGLISH.sentences, k=2)
+        due_s, back_s = number / 12, 0.06 * len(first) + rng.uniform(1, 3)
+        pieces = at_20_words_a_second(f"{first} ", 0.0) + at_20_words_a_second(second, back_s)
+        visits.append(Visit(due_s, (Turn(tuple(pieces), f"prompt-{rng.choice(VOICES)[0]}", words_per_s=20),)))
+        returns_s.append(due_s + back_s)
+    heard = crowd(visits, 60.0)[100:160]
+    new, returned = [], []
+    for listener, return_s in zip(heard, returns_s[100:160], strict=True):
+        before = [each for each in listener.arrivals if each.arrived_s < return_s]
+        new.append((before, listener.begun_s))
+        returned.append((listener.arrivals[len(before) :], return_s))
+    for arrivals, _ in (*new, *returned):
+        assert play(arrivals, 0).underruns.worst_s <= 0.1
+    p50, p95 = np.percentile([first_audio_ms(*each) for each in new], (50, 95))
+    again_p50, again_p95 = np.percentile([first_audio_ms(*each) for each in returned], (50, 95))
+    assert again_p50 <= 1.15 * p50
+    assert again_p95 <= 1.15 * p95

@@ -59,6 +59,23 @@ def test_while_it_pauses_its_clock_stands() -> None:
     assert listener.held_s is None
 
 
+def test_who_comes_back_when_all_was_played_waits_anew() -> None:
+    listener = heard(audio_s=4.0, at_s=10.0)
+    listener.wait_anew(13.9)
+    assert listener.deadline_s == 14.0, "it has audio to play"
+    listener.wait_anew(14.0)
+    assert listener.deadline_s is None
+    listener.send(1.0, 20.0)
+    assert listener.deadline_s == 21.0
+
+
+def test_who_paused_with_audio_in_hand_comes_back_to_it() -> None:
+    listener = heard(audio_s=4.0, at_s=10.0)
+    listener.note(ListenerReport(played_ms=1_000, is_playing=False), made_s=4.0, now_s=11.0)
+    listener.wait_anew(60.0)
+    assert listener.held_s == 3.0
+
+
 def test_who_pauses_before_the_first_sound_has_that_in_hand() -> None:
     listener = Listener()
     listener.note(ListenerReport(is_playing=False), made_s=0.0, now_s=5.0)

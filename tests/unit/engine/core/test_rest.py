@@ -10,7 +10,15 @@ from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.stages import ReadyVoice, VoiceRoom
-from voicegate.engine.interface import AtRest, AudioReady, Cancelled, Done, SpeakingMode, UtteranceId
+from voicegate.engine.interface import (
+    AtRest,
+    AudioReady,
+    Cancelled,
+    Done,
+    EngineEvent,
+    SpeakingMode,
+    UtteranceId,
+)
 
 STALL_S, STALL_LEAD_S = 0.35, 0.5
 STALLING = replace(CONFIG, stall_ms=350, stall_lead_ms=500)
@@ -144,3 +152,76 @@ def test_contexts_that_come_back_from_rest_hold_no_voice_against_others() -> Non
         core.end_text(context)
     engine.run()
     assert all(isinstance(heard.end, Done) for heard in engine.heard.values())
+
+
+def heard_in_order(engine: HandDrivenEngine) -> list[UtteranceId]:
+    """Utterances as their audio came, from now on, each once in a row."""
+    order: list[UtteranceId] = []
+    hear = engine._hear
+
+    def noted(events: list[EngineEvent]) -> None:
+        for event in events:
+            if isinstance(event, AudioReady) and event.utterance_id not in order[-1:]:
+                order.append(event.utterance_id)
+        hear(events)
+
+    engine.core._reception._sink = noted
+    return order
+
+
+def test_a_context_that_comes_back_waits_its_turn_behind_an_older_new_request_and_a_listener() -> None:
+    """All of its audio has been played: nobody waits in the middle of it."""
+    engine = hollow_engine(replace(CONFIG, max_active_clauses=1))
+    order = heard_in_order(engine)
+    core = engine.core
+    resting, listener = (engine.submit(name) for name in ("resting", "listener"))
+    core.push_text(resting, FIRST)
+    core.flush_text(resting, "f")
+    engine.run()
+    engine.now_s = 60.0
+    core.push_text(listener, FIRST)
+    core.flush_text(listener, "f")
+    engine.run()
+    assert core.num_placed == 0
+    deadline_s = core._roster.by_id[listener].deadline_s
+    assert deadline_s is not None
+    holder, new_request = (engine.submit(name) for name in ("holder", "new"))
+    core.push_text(holder, SECOND)
+    core.end_text(holder)
+    engine.step()
+    engine.now_s += 0.1
+    core.push_text(new_request, SECOND)
+    core.end_text(new_request)
+    engine.step()
+    engine.now_s += 0.1
+    core.push_text(resting, SECOND)
+    core.end_text(resting)
+    engine.step()
+    core.push_text(listener, SECOND)
+    core.end_text(listener)
+    order.clear()
+    engine.run()
+    assert engine.now_s < deadline_s, "it has never been without audio"
+    assert order == [holder, listener, new_request, resting]
+
+
+def test_a_rest_makes_no_slow_writer() -> None:
+    """Its words come as fast as before: it has paused as soon, and as many words are promised."""
+    engine = hollow_engine(STALLING)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    utterance = engine.core._roster.by_id[utterance_id]
+
+    def write() -> None:
+        for word in ("The ", "train ", "leaves ", "at ", "nine. "):
+            engine.core.push_text(utterance_id, word)
+            engine.now_s += 0.05
+
+    write()
+    pace = utterance.pace
+    promised = pace.letters_within(1.0, engine.now_s)
+    until_rest(engine, utterance_id)
+    engine.now_s += 60.0
+    write()
+    assert not pace.is_slow
+    assert pace.pause_s < STALL_S
+    assert pace.letters_within(1.0, engine.now_s) >= promised
