@@ -10,9 +10,9 @@ Promises, each a test that runs against every implementation (tests/contract):
 * `push_text`, `flush_text`, `end_text`, `note_listener`, `cancel` on an utterance that has ended or never was are
   no-ops, because its end event may still be on its way to the caller;
 * text that waits for more of it is spoken, up to the last whole word, when none comes for a while (`stall_ms` of the
-  real engine's configuration), or when it has waited for as long as its request lets it; nothing else of what is said
-  depends on when text comes, but in INCREMENTAL mode, where a sentence that is spoken while it is written depends on
-  what was known of it by each block of its speech;
+  real engine's configuration), or when it has waited for as long as its request lets it. Half a word waits longer, and
+  is said as it stands then. Nothing else of what is said depends on when text comes, but in INCREMENTAL mode, where a
+  sentence that is spoken while it is written depends on what was known of it by each block of its speech;
 * an utterance rests (`AtRest`) when all of its text is spoken, and it was flushed or its writer has paused; it holds no
   place then, and keeps all else. What it says later is the same as if it had not rested;
 * words that are to be said are heard: where none is of all that stands before a flush or the end, it is `Failed`;

@@ -119,7 +119,7 @@ class ClauseFeed:
         """Whether all is read, and some of it is not said before more text, a flush or the end comes."""
         if self.is_ended or self.has_unread:
             return False
-        return self._open_clause() is not None or bool(self._segmenter.pending.strip())
+        return self._open_clause() is not None or bool(self._segmenter.pending_text.strip())
 
     @property
     def is_heard(self) -> bool:
@@ -165,11 +165,14 @@ class ClauseFeed:
         while self.has_unread:
             self.read()
 
-    def stalled(self) -> None:
-        """Completes all that can be said without more text; half a word or number still waits."""
+    def stalled(self, *, says_half_words: bool) -> None:
+        """Completes all that can be said without more text. `says_half_words`: else they wait, and half numbers do."""
         if not self.is_waiting:
             return
-        self._spans.extend(self._segmenter.flush_stalled())
+        if says_half_words and (pending := self._segmenter.pending_text):
+            self._spans.append(self._segmenter.take(len(pending)))
+        else:
+            self._spans.extend(self._segmenter.flush_stalled())
         while self._spans:
             self._take(self._spans.popleft())
         if self.is_bistream:

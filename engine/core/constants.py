@@ -81,6 +81,10 @@ FIRST_READING_S: Final = 0.005
 # Bites within which a first clause is read: the longest is cut in four. Text that needs more is in no hurry.
 FIRST_BITES: Final = 6
 
+# Half a word or number after which nothing has come for so long is said as it stands. Higher -> the last word of a
+# writer who sends neither a blank nor a flush is heard later; lower -> a word is torn where a model pauses within it.
+HALF_WORD_S: Final = 2.0
+
 # --- listeners (listener.py, growth.py) -----------------------------------------------------------------------
 
 # For each time that its player had nothing to play: so much less than it has is counted on. Lower -> it has an underrun

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from voicegate.engine import units
 from voicegate.engine.audio.outlet import Delivered, Outlet
+from voicegate.engine.core import constants
 from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.clause_feed import ClauseFeed
 from voicegate.engine.core.growth import WriterPace
@@ -90,6 +91,7 @@ class Utterance:
         self.is_truncated = False  # a length limit, not the model, ended one of its passes; or one gave no sound
         self.listener = Listener()
         self._last_text_s: float | None = None  # more text may still come; None: it was flushed, or the wait is over
+        self._has_stalled = False  # since then: at most half a word waits
         # Since it was last at rest, or from the beginning on:
         self._num_rested_chars = self._num_rested_clauses = 0  # of its text and of those begun, by then
         self._sayable_since_s: float | None = None
@@ -140,7 +142,7 @@ class Utterance:
         self.feed.push(text)
         if self.feed.is_incremental:
             self.pace.wrote(sum(map(str.isalnum, text[:_PACE_CHARS])), now_s)
-        self._last_text_s = now_s
+        self._last_text_s, self._has_stalled = now_s, False
         if self._buffered_since_s is None:
             self._buffered_since_s = now_s
         self._has_come(now_s)
@@ -166,9 +168,12 @@ class Utterance:
         self._has_read(now_s)
 
     def stall(self, now_s: float) -> None:
-        """Say what has waited for more too long, or expect no more; once."""
-        self._last_text_s = self._buffered_since_s = None
-        self.feed.stalled()
+        """Say what has waited for more too long: all but half a word, and that later. Then expect no more."""
+        says_half_words = self._last_text_s is None or now_s >= self._last_text_s + constants.HALF_WORD_S
+        self.feed.stalled(says_half_words=says_half_words)
+        self._buffered_since_s, self._has_stalled = None, True
+        if says_half_words or not self.feed.is_waiting:
+            self._last_text_s = None
         self._has_read(now_s)
 
     def note_sayable(self, now_s: float) -> None:
@@ -200,6 +205,8 @@ class Utterance:
             delay_s = self.request.max_buffer_delay_ms / 1000
             if self._buffered_since_s is not None and not self.feed.is_heard:
                 since_s = self._buffered_since_s
+        if self._has_stalled:
+            since_s, delay_s = self._last_text_s, constants.HALF_WORD_S
         due_s = since_s + delay_s
         return due_s if self.deadline_s is None else max(due_s, self.deadline_s - lead_s)
 

@@ -60,3 +60,16 @@ async def test_others_are_served_and_who_goes_on_sounds_as_if_it_had_not_rested(
         assert (await client.until_done("paused")).packets
     assert len(heard) == len(wanted)
     assert np.abs(heard - wanted).max() <= 2, "by how many streams were computed together"
+
+
+async def test_a_last_word_without_blank_or_flush_is_heard_and_leaves_its_place(url: str) -> None:
+    """As an agent leaves it that calls a tool, or waits for an answer."""
+    async with asyncio.timeout(2 * PATIENCE_S), connect_to(url) as client:
+        await client.send(wire.Open("a", voice="rms", format=PCM))
+        for token in ("How", " can", " I", " help", " you"):
+            await client.send(wire.Text("a", token))
+        await client.until(wire.Alignment, "a")
+        await until_nobody_speaks(url)
+        await client.send(wire.Cancel("a", played_ms=3_600_000))
+        end = await client.until(wire.Cancelled, "a")
+    assert (end.spoken_text, end.remaining_text) == ("How can I help you", "")

@@ -49,7 +49,7 @@ class Looked:
         self.roster.look(now_s)
         self.roster.note_load()
         self.roster.look(now_s)
-        return [view for _, view in self.roster.due.values()]
+        return sorted(view for _, view in self.roster.due.values())  # by key: those looked at come in any order
 
     def waiting(self, now_s: float, *, only_pressing: bool) -> list[Waiting]:
         self.roster.look(now_s)

@@ -171,11 +171,11 @@ def test_unread_text_does_not_wait_for_more(mode: SpeakingMode) -> None:
     feed = new_feed(mode)
     feed.push("Let me see ")
     assert not feed.is_waiting
-    feed.stalled()
+    feed.stalled(says_half_words=False)
     assert not feed.clauses
     feed.read_all()
     assert feed.is_waiting
-    feed.stalled()
+    feed.stalled(says_half_words=False)
     assert [clause.text for clause in feed.clauses] == ["Let me see"]
     assert feed.clauses[0].is_text_complete
 
@@ -271,7 +271,7 @@ def test_what_may_have_been_said_of_a_sentence_may_be_said_for_good(pieces: list
         assert clause.decided_text.startswith(before)
         assert clause.num_sayable_letters >= num_sayable
         before, num_sayable = clause.decided_text, clause.num_sayable_letters
-    feed.stalled()
+    feed.stalled(says_half_words=False)
     assert feed.clauses[0].text.startswith(before)
 
 

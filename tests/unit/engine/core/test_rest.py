@@ -9,6 +9,7 @@ from tests.support.hollow_stages import hollow, hollow_voice
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core import constants
 from voicegate.engine.core.stages import ReadyVoice, VoiceRoom
 from voicegate.engine.interface import (
     AtRest,
@@ -98,11 +99,12 @@ def test_a_writer_who_has_paused_behind_a_sentence_leaves_its_place_before_the_l
     assert isinstance(heard.end, Done)
 
 
-def test_half_a_number_keeps_its_place() -> None:
+def test_half_a_number_keeps_its_place_for_as_long_as_it_waits() -> None:
     engine = hollow_engine(STALLING)
     utterance_id = engine.submit("u")
     engine.core.push_text(utterance_id, "It is 3")
-    until_rest(engine, utterance_id)
+    engine.now_s = STALL_S
+    assert until_idle(engine) == constants.HALF_WORD_S
     assert not rests_of(engine.heard[utterance_id])
     engine.core.flush_text(utterance_id, "f")
     until_idle(engine)

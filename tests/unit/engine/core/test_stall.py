@@ -1,5 +1,6 @@
 """The stall timer: what an agent leaves unfinished is said, once and in time, on a clock of ours."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from tests.support.hollow_stages import hollow
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
 from voicegate.engine.config import EngineConfig
+from voicegate.engine.core import constants
 from voicegate.engine.interface import AtRest, AudioReady, Done, Flushed, SpeakingMode, UtteranceId
 
 STALL_S = 0.35
@@ -66,7 +68,7 @@ def test_what_waits_is_said_after_the_stall_up_to_the_last_whole_word(mode: Spea
     assert until_idle(engine) == wake_s
     before_ms = audio_ms(heard)
     engine.now_s = wake_s
-    assert until_idle(engine) is None, "one stall is spoken once"
+    assert until_idle(engine) == constants.HALF_WORD_S, "one stall is spoken once"
     assert audio_ms(heard) > before_ms + 300
     assert said(heard) == "Good morning, let me see"
 
@@ -138,7 +140,7 @@ def test_half_a_number_waits_also_through_a_stall() -> None:
     wake_s = until_idle(engine)
     assert wake_s is not None
     engine.now_s = wake_s
-    assert until_idle(engine) is None
+    assert until_idle(engine) == constants.HALF_WORD_S
     assert said(engine.heard[utterance_id]) == "It is"
     engine.core.push_text(utterance_id, ":30 now.")
     engine.core.end_text(utterance_id)
@@ -146,14 +148,57 @@ def test_half_a_number_waits_also_through_a_stall() -> None:
     assert said(engine.heard[utterance_id]).endswith("3:30 now.")
 
 
-def test_a_stall_that_has_nothing_to_say_is_over() -> None:
+@pytest.mark.parametrize("mode", list(SpeakingMode))
+@pytest.mark.parametrize(
+    "text", ["Hel", "3", "How can I help you", "Your total is $30.", "Is it Dr.", "你好吗", "Let me see [a link"]
+)
+def test_half_a_word_that_nothing_comes_after_is_said_as_it_stands_and_gives_its_place_back(
+    text: str, mode: SpeakingMode
+) -> None:
+    """An agent's last token has no blank after it, and not every agent sends a flush."""
     engine = hollow_engine(STALLING)
-    utterance_id = pushed("3", SpeakingMode.CLAUSE, engine)
-    wake_s = until_idle(engine)
-    assert wake_s is not None
-    engine.now_s = wake_s
-    assert until_idle(engine) is None
-    assert not engine.heard[utterance_id].events
+    utterance_id = engine.submit("u", mode=mode)
+    for token in re.findall(r"\s*\S+", text):  # blanks come with the next word
+        engine.core.push_text(utterance_id, token)
+    while (wake_s := until_idle(engine)) is not None:
+        engine.now_s = wake_s
+    heard = engine.heard[utterance_id]
+    assert "".join(said(heard).split()) == "".join(text.split())
+    assert heard.events[-1] == AtRest(utterance_id, len(text))
+    assert engine.now_s == pytest.approx(max(constants.HALF_WORD_S, audio_ms(heard) / 1000), abs=2.0)
+    assert engine.core.num_placed == 0
+    engine.core.push_text(utterance_id, "lo there.")
+    engine.core.end_text(utterance_id)
+    until_idle(engine)
+    assert said(heard).endswith("lo there.")
+
+
+def test_a_pause_for_longer_than_half_a_word_waits_is_spoken_in_one_go() -> None:
+    """Its listener had audio meanwhile, and hears no seam before the last word."""
+    engine = hollow_engine(STALLING)
+    text = "Good morning, my friend. And how are you and your little sister today? I think that"
+    utterance_id = pushed(text, SpeakingMode.CLAUSE, engine)
+    until_idle(engine)
+    assert audio_ms(engine.heard[utterance_id]) / 1000 > constants.HALF_WORD_S + 0.5
+    said_at_s(engine, utterance_id)
+    assert said(engine.heard[utterance_id]).endswith("I think that")
+
+
+def test_what_is_not_for_ears_keeps_no_place() -> None:
+    """A thought that is not over, and what may be the start of a tag, are not said, however long nothing comes."""
+    engine = hollow_engine(STALLING)
+    utterance_id = pushed("Hello. <think>where is it", SpeakingMode.CLAUSE, engine)
+    while (wake_s := until_idle(engine)) is not None:
+        engine.now_s = wake_s
+    assert engine.core.num_placed == 0
+    engine.core.push_text(utterance_id, ", I wonder</think> Here. <thi")
+    while (wake_s := until_idle(engine)) is not None:
+        engine.now_s = wake_s
+    assert engine.core.num_placed == 0
+    engine.core.push_text(utterance_id, "nk> No.</think> There.")
+    engine.core.end_text(utterance_id)
+    until_idle(engine)
+    assert said(engine.heard[utterance_id]) == "Hello. Here. There."
 
 
 # --- a context's own rule -------------------------------------------------------------------------------------
