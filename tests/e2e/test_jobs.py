@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -16,6 +17,9 @@ import numpy.typing as npt
 
 from tests.integration.processes import python
 from tests.support.patience import PATIENCE_S
+from tests.support.patient_gateway import PATIENT
+from tests.support.tiny_engine import tiny_engine
+from voicegate.gateway.server.run import running_gateway
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog.",
@@ -106,3 +110,21 @@ async def test_a_job_goes_on_after_kills_and_sounds_the_same(tmp_path: Path) -> 
         assert (await jobs("cancel", job, "--url", url))[0] == 0
         assert (await jobs("show", job, "--url", url))[0] == 1
     assert not (folder / job).exists()
+
+
+async def test_parts_leave_clauses_of_the_engine_to_live_streams(tmp_path: Path) -> None:
+    """A stream that found none free would wait for the end of a part's clause, behind other parts that wait."""
+    gateway, engine = dataclasses.replace(PATIENT, jobs_dir=tmp_path, jobs_spare_bytes=0), tiny_engine()
+    body = {"input": [" ".join(TEXTS[:3])] * 40, "response_format": "pcm"}
+    most = 0
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(running_gateway(gateway, engine))
+        address = f"http://{urlsplit(url).netloc}"
+        client = await stack.enter_async_context(httpx.AsyncClient(base_url=address, timeout=PATIENCE_S))
+        job = (await client.post("/v1/audio/jobs", json=body)).json()
+        async with asyncio.timeout(PATIENCE_S * 8):
+            while (await client.get(f"/v1/audio/jobs/{job['id']}")).json()["parts_done"] < 3:
+                gauges = engine.stats().gauges
+                most = max(most, int(gauges["active_clauses"] + gauges["waiting_clauses"]))
+                await asyncio.sleep(0.02)
+    assert 1 < most < gauges["max_active_clauses"]

@@ -17,6 +17,7 @@ import pytest
 
 from tests.integration.wire_client import TIMEOUT_S, connect_to, serving
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
+from voicegate.engine.interface import EngineStats
 from voicegate.gateway.auth.key_file import add_key, remove_key
 from voicegate.gateway.auth.keyring import Key, digest_of
 from voicegate.gateway.config import GatewayConfig
@@ -208,6 +209,29 @@ async def test_live_streams_find_a_reserve_and_then_take_places_from_parts(tmp_p
                 while not live.heard[name][-1].audio:
                     await live.receive()
         assert len(served.engine.cancels) >= 2, "parts made way"
+
+
+class OfClauses(FakeEngine):
+    """An engine with room for few clauses, among whose places most are of those who wait: a GPU of 24 GB."""
+
+    @property
+    def room(self) -> int:
+        return max(80 + 32 - self.num_placed, 0)
+
+    def stats(self) -> EngineStats:
+        return EngineStats(gauges={"max_active_clauses": 80, "active_clauses": self.num_placed, "waiting_clauses": 0})
+
+
+async def test_parts_go_by_the_clauses_of_an_engine_that_tells_them(tmp_path: Path) -> None:
+    stalled = {number: Fault(FaultKind.STALL, after_ms=100) for number in range(100)}
+    engine = OfClauses(Script(max_utterances=1024, faults=stalled))
+    config = GatewayConfig(port=0, jobs_dir=tmp_path, jobs_spare_bytes=0)
+    async with running_gateway(config, engine) as url, client_of(url) as client:
+        await added(client, ["Hello there."] * 100)
+        async with asyncio.timeout(TIMEOUT_S):
+            await engine.until(lambda: engine.num_live == 30)
+        await asyncio.sleep(0.3)  # some looks later
+        assert engine.num_live == 30, "with two clauses each: all but a quarter"
 
 
 async def test_live_streams_are_encoded_while_files_of_jobs_take_all_other_threads(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Speaks parts of jobs in the places that live streams leave free.
 
 The engine knows nothing of jobs. A part begins while more than a reserve of places is free and no context waits. Where
-room gets short the youngest parts are stopped, and made again later.
+places get short the youngest parts are stopped, and made again later.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.jobs.archive import Archive
 from voicegate.gateway.server.jobs.files import PartAudio, PartFile, write_safely
 from voicegate.gateway.server.jobs.ledger import Claim, JobRow, State
+from voicegate.gateway.server.jobs.places import Places, places_of
 from voicegate.gateway.server.jobs.rendering import rendered
 from voicegate.gateway.server.jobs.requests import opening_of, shot_of
 from voicegate.gateway.server.jobs.settings import NoSpace, QueueDown
@@ -54,7 +55,8 @@ class _Running:
 
     @property
     def is_on_its_way(self) -> bool:
-        return self.speaking is None and not self.claim.is_whole
+        """Its places may not be counted as taken yet."""
+        return not self.claim.is_whole and (self.speaking is None or not self.speaking.has_sounded)
 
     def stop(self) -> None:
         self.is_over = True
@@ -128,20 +130,21 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
-    def _reserve(self) -> int:
-        return int(self._services.engine.info.max_utterances * _RESERVE)
-
-    @property
     def _num_short(self) -> int:
-        return max(self._services.admission.num_waiting, (self._reserve + 1) // 2 - self._services.engine.room)
+        """So many places live streams lack."""
+        places = places_of(self._services.engine)
+        return max(self._services.admission.num_waiting, (_reserve(places) + 1) // 2 - places.num_free)
 
     @property
     def _num_free(self) -> int:
         """So many parts may begin."""
         if self._num_short > 0 or time.monotonic() < self._paused_until_s:
             return 0
+        places = places_of(self._services.engine)
         num_on_their_way = sum(part.is_on_its_way for part in self._running)
-        num_free = self._services.engine.room - num_on_their_way - self._reserve
+        num_sounding = sum(part.has_place and not part.is_on_its_way for part in self._running)
+        num_left = places.num_free - (places.most_of_one - 1) * num_sounding - _reserve(places)
+        num_free = num_left // places.most_of_one - num_on_their_way
         return min(num_free, _MAX_RUNNING - len(self._running))
 
     def _pause(self, reason: str) -> None:
@@ -258,6 +261,10 @@ class Runner:
             await self._archive.ask(lambda store: store.ledger.release(part.claim, counts=counts))
         except (OSError, QueueDown) as error:
             self._pause(str(error))
+
+
+def _reserve(places: Places) -> int:
+    return int(places.num_all * _RESERVE)
 
 
 def _num_bytes(files: Sequence[PartFile]) -> int:

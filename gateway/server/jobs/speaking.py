@@ -42,6 +42,10 @@ class Speaking:
     def has_place(self) -> bool:
         return not self._end.done()
 
+    @property
+    def has_sounded(self) -> bool:
+        return bool(self._packets) or self._end.done()
+
     async def audio(self, text: str) -> PartAudio | None:
         """None: it was stopped. Raises EngineError, PartFailed."""
         utterance_id = self._request.utterance_id
