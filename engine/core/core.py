@@ -71,7 +71,7 @@ class EngineCore:
         self._pipeline = Pipeline(config, stages, changed, waker=waker)
         self._limits = _limits_of(config, stages)
         self.num_submitted = 0  # utterances so far
-        self._voices = VoiceShelf(stages, self._voices_in_use)
+        self._voices = VoiceShelf(stages, lambda: self._room.voices_in_use)
         self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices, self._fail_voiceless)
         self._reprefills = Reprefills(
             config, lookahead_tokens=stages.flow.lookahead_tokens, held_back_frames=stages.vocoder.held_back_frames
@@ -388,10 +388,6 @@ class EngineCore:
             stack.callback(self._release_voices)
             for clause in utterance.clauses:
                 stack.callback(self._pipeline.release, clause)
-
-    def _voices_in_use(self) -> list[ReadyVoice]:
-        """Others wait for theirs again, where it goes meanwhile."""
-        return [utterance.voice for utterance in self._room.speaking]
 
     def _fail_voiceless(self, prompt: VoicePrompt, message: str) -> None:
         for utterance in self._roster:

@@ -46,20 +46,22 @@ class Look:
 
     def at(self, utterance: Utterance, now_s: float, limits: Limits, *, is_room_short: bool) -> Needs:
         """Text that grows is taken on first, as far as a reading that is due needs it; and what the LLM has kept."""
-        passing = next((clause for clause in utterance.clauses if clause.llm_pass is not None), None)
+        passing = next(((each, each.llm_pass) for each in utterance.clauses if each.llm_pass is not None), None)
         if passing is not None:
-            self._pipeline.catch_up(passing)
+            self._pipeline.catch_up(passing[0])
         growing, reads_s = self._reprefills.next_reprefill(utterance, now_s)
         reads_now = reads_s <= now_s
         generating, roomless = self._next_clauses(utterance, growing if reads_now else None)
         work, work_s = self._work(utterance, generating, now_s, limits, is_room_short=is_room_short)
         waiting, room_s = self._room(utterance, roomless, now_s, limits)
         stalls_s = utterance.stalls_at_s(self._stall_s, self._stall_lead_s)
-        has_news = work is not None and generating is not None and generating.is_prefilled
-        news_tokens = self._news_tokens(utterance, generating) if has_news and generating is not None else 0
-        if passing is not None and passing.llm_pass is not None:
+        news_tokens = 0
+        if work is not None and generating is not None and generating.is_prefilled:
+            news_tokens = self._news_tokens(utterance, generating)
+        if passing is not None:
+            clause, llm_pass = passing
             # Nothing is new of it before its pass has so many more: the LLM may keep them until then.
-            self._pipeline.llm.tell_after(passing.llm_pass.sequence_id, max(news_tokens - len(passing.tokens), 1))
+            self._pipeline.llm.tell_after(llm_pass.sequence_id, max(news_tokens - len(clause.tokens), 1))
         return Needs(
             work,
             generating,
@@ -99,10 +101,13 @@ class Look:
         self, utterance: Utterance, generating: Clause | None, now_s: float, limits: Limits, *, is_room_short: bool
     ) -> tuple[Ranked | None, float]:
         """Work of its front clause, and of the LLM, if that is due; and when it is, or is of another urgency."""
-        front = utterance.clauses[0] if utterance.clauses else None
-        flow = None if front is None or front.rendering is None else front.rendering.flow
-        is_ready = flow is not None and front is not None and front.batch is None and flow.is_ready
-        if front is None or not (generating is not None or is_ready or front.batch is not None):
+        if not utterance.clauses:
+            return None, math.inf
+        front = utterance.clauses[0]
+        ready = None  # with a block that is in no batch
+        if front.batch is None and front.rendering is not None and front.rendering.flow.is_ready:
+            ready = front.rendering.flow
+        if generating is None and ready is None and front.batch is None:
             return None, math.inf
         # A clause holds flow memory for as long as it is active: where others wait for room it is finished (ADR 0008).
         # Also one whose listener asked for a short lead and then paused: for how long nobody knows.
@@ -114,8 +119,8 @@ class Look:
             utterance.deadline_s,
             math.inf if is_finished_first else self._max_lead_s(utterance),
             generating is not None,  # wants_llm
-            flow.next_num_frames if is_ready and flow is not None else 0,  # block_frames
-            0 if flow is None else flow.next_num_blocks,
+            0 if ready is None else ready.next_num_frames,  # block_frames
+            0 if ready is None else ready.next_num_blocks,
             front.batch,
             front.begun_s,
             generating is not None and not generating.is_prefilled,  # needs_prefill

@@ -13,6 +13,7 @@ from voicegate.engine.core.pipeline import Pipeline
 from voicegate.engine.core.policy import Rank, urgency
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.speaking import Speaking
+from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.core.voice_shelf import VoiceShelf
 
@@ -94,10 +95,13 @@ class Room:
         roster.note_room(num_voiceless=num_voiceless)
 
     @property
-    def speaking(self) -> list[Utterance]:
-        """Utterances that have something to say and may; asked for at every step while a voice waits for room."""
+    def voices_in_use(self) -> list[ReadyVoice]:
+        """Voices of utterances that have something to say and may; the others wait for theirs again, where it goes.
+
+        Asked for at every step while a voice waits for room.
+        """
         awaited_since_s = self._awaited_since_s()
-        return [each for each in self._roster if each.clauses and not self._is_held_back(each, awaited_since_s)]
+        return [each.voice for each in self._roster if each.clauses and not self._is_held_back(each, awaited_since_s)]
 
     def _is_held_back(self, utterance: Utterance, awaited_since_s: float) -> bool:
         """Whether it does not begin, because its voice is to go for one that others have waited for for longer."""

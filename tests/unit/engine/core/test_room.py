@@ -182,7 +182,7 @@ def test_who_comes_after_one_that_waits_for_a_voices_room_does_not_begin_with_th
     voiceless.voice.flow_prompt.rendered = None
     desk.voices.is_any_leaving = True
     assert desk.admitted() == [first]
-    assert desk.room.speaking == [first, voiceless]
+    assert desk.room.voices_in_use == [first.voice, voiceless.voice]
     voiceless.voice.flow_prompt.rendered = "some blocks"
     assert desk.admitted() == [voiceless, later]
 
@@ -199,7 +199,7 @@ def test_who_speaks_is_told_by_one_look_at_each_however_many_there_are(monkeypat
         return whole(roster)
 
     monkeypatch.setattr(Roster, "__iter__", counted)
-    assert desk.room.speaking == arrivals[:1]
+    assert desk.room.voices_in_use == [arrivals[0].voice]
     assert len(rounds) == 2
 
 
