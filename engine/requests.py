@@ -1,16 +1,8 @@
 """Checks a request against this engine, before anything starts. No torch: fronts of engines ask too."""
 
 from voicegate.engine.audio.packets import pre_skip_48k
-from voicegate.engine.interface import (
-    EngineInfo,
-    SpeakingMode,
-    UnknownVoice,
-    Unsupported,
-    UtteranceRequest,
-    check_instruct,
-    check_language,
-    speaks_with,
-)
+from voicegate.engine.checks import check_instruct, check_language, speaks_with
+from voicegate.engine.interface import EngineInfo, SpeakingMode, UnknownVoice, Unsupported, UtteranceRequest
 
 
 def check_request(request: UtteranceRequest, info: EngineInfo) -> None:

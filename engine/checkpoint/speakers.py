@@ -9,7 +9,8 @@ from tokenizers import Tokenizer
 
 from voicegate.engine.checkpoint.storage import Entry
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT
-from voicegate.engine.interface import VoiceRefused, check_voice_name
+from voicegate.engine.checks import check_voice_name
+from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.units import FRAMES_PER_TOKEN, NUM_MELS
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from voicegate.engine.audio.packets import create_packet_encoder, pre_skip_48k
+from voicegate.engine.checks import check_instruct, check_language, check_new_voice, check_removable, speaks_with
 from voicegate.engine.core.listener import Listener
 from voicegate.engine.fake.speech import VOICES, FakeSpeech, tone_hz
 from voicegate.engine.interface import (
@@ -36,11 +37,6 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     VoiceInfo,
     VoiceRefused,
-    check_instruct,
-    check_language,
-    check_new_voice,
-    check_removable,
-    speaks_with,
 )
 
 __all__ = ["VOICES", "FakeEngine", "Fault", "FaultKind", "Script", "tone_hz"]

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from voicegate.engine.audio.packets import pre_skip_48k
+from voicegate.engine.checks import check_new_voice, check_removable
 from voicegate.engine.interface import (
     AudioFormat,
     Cancelled,
@@ -29,8 +30,6 @@ from voicegate.engine.interface import (
     UtteranceRequest,
     VoiceInfo,
     VoiceOverloaded,
-    check_new_voice,
-    check_removable,
 )
 from voicegate.engine.load.progress import SILENT, Named, Progress
 from voicegate.engine.named_places import NamedPlaces

@@ -18,6 +18,7 @@ import structlog
 
 from voicegate.engine.audio.encoding import Encoders
 from voicegate.engine.audio.outlet import Sink
+from voicegate.engine.checks import check_new_voice, check_removable, with_voice, without_voice
 from voicegate.engine.core.stages import ReadyVoice
 from voicegate.engine.device.watcher import Waker, Watcher
 from voicegate.engine.interface import (
@@ -37,10 +38,6 @@ from voicegate.engine.interface import (
     UtteranceId,
     UtteranceRequest,
     VoiceInfo,
-    check_new_voice,
-    check_removable,
-    with_voice,
-    without_voice,
 )
 from voicegate.engine.llm.backend import LlmDied
 from voicegate.engine.named_places import NamedPlaces

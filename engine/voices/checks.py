@@ -4,8 +4,9 @@ from typing import Final
 
 import torch
 
+from voicegate.engine.checks import MODEL_MARKS
 from voicegate.engine.figures import told_apart
-from voicegate.engine.interface import MODEL_MARKS, VoiceRefused
+from voicegate.engine.interface import VoiceRefused
 from voicegate.engine.voices.audio_file import Recording
 from voicegate.engine.voices.loudness import FRAMES_A_SECOND, loudness_of
 

@@ -11,7 +11,8 @@ from typing import Protocol
 import torch
 
 from voicegate.engine import units
-from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused, check_voice_name
+from voicegate.engine.checks import check_voice_name
+from voicegate.engine.interface import EngineError, Unsupported, VoiceRefused
 from voicegate.engine.model.config import ModelConfig
 from voicegate.engine.voices import onnx_analyser, tiny_analyser
 from voicegate.engine.voices.audio_file import decode_recording

@@ -13,7 +13,8 @@ import msgspec
 
 from voicegate.clients.python.address import path_beside, stream_url
 from voicegate.engine import units
-from voicegate.engine.interface import NewVoice, check_voice_name
+from voicegate.engine.checks import check_voice_name
+from voicegate.engine.interface import NewVoice
 from voicegate.engine.voices.files import default_voice, pair_of, voice_names
 from voicegate.engine.voices.pace import VoicePace, pace_in
 from voicegate.engine.voices.sound_files import UnreadableFile, read_recording, read_transcript

@@ -11,7 +11,8 @@ from typing import Final
 
 from msgspec import structs
 
-from voicegate.engine.interface import MODEL_MARKS, BadRequest, EngineInfo, Unsupported, check_language
+from voicegate.engine.checks import MODEL_MARKS, check_language
+from voicegate.engine.interface import BadRequest, EngineInfo, Unsupported
 from voicegate.protocol.messages import Open
 
 # As upstream writes them around its instructions.

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from voicegate.engine import units
+from voicegate.engine.checks import check_instruct, check_language, speaks_with
 from voicegate.engine.dictionary import Dictionary, DictionaryError, check_entries
 from voicegate.engine.interface import (
     AudioFormat,
@@ -19,9 +20,6 @@ from voicegate.engine.interface import (
     Unsupported,
     UtteranceId,
     UtteranceRequest,
-    check_instruct,
-    check_language,
-    speaks_with,
 )
 from voicegate.gateway.session.voice_names import is_mix
 from voicegate.protocol import messages as wire

@@ -11,13 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from voicegate.engine.interface import (
-    EngineInfo,
-    NewVoice,
-    VoiceConflict,
-    VoiceInfo,
-    check_new_voice,
-)
+from voicegate.engine.checks import check_new_voice
+from voicegate.engine.interface import EngineInfo, NewVoice, VoiceConflict, VoiceInfo
 from voicegate.gateway.logs import get_logger
 from voicegate.gateway.server.http.lists import find_voice, page_size, voices_with
 from voicegate.gateway.server.http.pages import json, unknown_voice

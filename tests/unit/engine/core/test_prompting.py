@@ -8,8 +8,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tests.unit.engine.llm.support import fed_ids, run_unistream, scripted, small_llm_config
+from voicegate.engine.checks import check_instruct
 from voicegate.engine.core.prompting import PassPrompt, PromptError, instruct_prompt, voice_prompt
-from voicegate.engine.interface import BadRequest, EngineInfo, Unsupported, check_instruct
+from voicegate.engine.interface import BadRequest, EngineInfo, Unsupported
 from voicegate.engine.llm.backend import LlmPrompt
 from voicegate.engine.llm.bistream import Bistream
 from voicegate.engine.llm.sequence import Unistream
