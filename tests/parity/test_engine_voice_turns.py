@@ -1,17 +1,19 @@
-"""More voices than there is room for: who is spoken with keeps his, the others' is given back, and nobody hears it."""
+"""More voices than there is room for: a prompt that is rendered again sounds as before.
+
+Whose room is given back, and when: tests/unit/engine/core/test_voice_turns.py.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.parity.test_engine_voices import add
 from tests.support.stepaudio2_engine import stages_of, write_model
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, stages_with_room_for, tiny_stages
 from voicegate.engine.core.stages import Stages, VoiceRoom
-from voicegate.engine.interface import Done, Failed, Overloaded, SpeakingMode, UtteranceId
+from voicegate.engine.interface import Done, SpeakingMode
 from voicegate.engine.load.build import load_stages
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import Voice
@@ -37,20 +39,6 @@ def for_one(stages: Stages) -> Stages:
     return replace(stages, voice_room=room_for(1, stages))
 
 
-def alike(one: bytes, other: bytes) -> bool:
-    """Spoken beside somebody else, for which the flow's sums round a little differently."""
-    samples = [np.frombuffer(each, np.int16).astype(int) for each in (one, other)]
-    return len(samples[0]) == len(samples[1]) > 0 and bool(np.abs(samples[0] - samples[1]).max() < 100)
-
-
-def begun(engine: HandDrivenEngine, name: str, voice: str) -> UtteranceId:
-    utterance = engine.submit(name, voice=voice)
-    for text in TEXTS:
-        engine.core.push_text(utterance, text)
-    engine.core.end_text(utterance)
-    return utterance
-
-
 def held(engine: HandDrivenEngine) -> list[str]:
     voices = engine.core._voices._voices
     return sorted(name for name, each in voices.items() if each.flow_prompt.rendered is not None)
@@ -73,183 +61,6 @@ def test_who_gave_the_room_back_speaks_as_before(stages: Stages, mode: SpeakingM
         assert heard.pcm == wanted["rms" if name == "guest" else name]
         assert len(held(engine)) == 2
     engine.core.remove_voice("guest")
-
-
-def test_many_voices_one_after_the_other(stages: Stages) -> None:
-    engine = HandDrivenEngine(stages=stages)
-    wanted = engine.speak("own", TEXTS, voice="slt").pcm
-    names = [f"guest{number}" for number in range(5)]
-    for voice in twins(stages.voices["slt"].voice, *names):
-        assert add(engine, voice) is None
-    for name in names:
-        assert engine.speak(f"with {name}", TEXTS, voice=name).pcm == wanted
-    assert len(held(engine)) == 2
-    for name in names:
-        engine.core.remove_voice(name)
-
-
-def test_who_is_spoken_with_keeps_his_room(stages: Stages) -> None:
-    """The third waits until one of the two has ended, and is heard then; each as if alone."""
-    engine = HandDrivenEngine(stages=stages)
-    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
-    assert add(engine, replace(stages.voices["slt"].voice, name="guest")) is None
-    assert engine.speak("again", TEXTS, voice="rms").pcm == wanted["rms"]
-    assert held(engine) == ["guest", "rms"]
-    speaking = {name: begun(engine, name, name) for name in ("rms", "guest", "slt")}
-    while engine.step():
-        for name in ("rms", "guest"):
-            if engine.heard[speaking[name]].end is None:
-                assert name in held(engine)
-    for name, each in speaking.items():
-        assert alike(engine.heard[each].pcm, wanted["rms" if name == "rms" else "slt"])
-    engine.core.remove_voice("guest")
-
-
-def test_who_waits_for_a_voice_is_in_nobodys_way(stages: Stages) -> None:
-    engine = HandDrivenEngine(stages=for_one(stages))
-    wanted = engine.speak("own", TEXTS, voice="slt").pcm
-    assert held(engine) == ["slt"]
-    first, second = begun(engine, "first", "slt"), begun(engine, "second", "slt")
-    waiting = begun(engine, "waiting", "rms")
-    while not (engine.heard[first].end and engine.heard[second].end):
-        assert engine.step()
-        assert not engine.heard[waiting].events
-    assert alike(engine.heard[second].pcm, wanted)
-    engine.run()
-    assert isinstance(engine.heard[waiting].end, Done)
-
-
-def test_who_waits_for_a_voice_is_heard_though_another_is_spoken_with_all_the_time(stages: Stages) -> None:
-    engine = HandDrivenEngine(stages=for_one(stages))
-    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
-    others = [begun(engine, "first", "slt")]
-    engine.step()
-    waiting = begun(engine, "waiting", "rms")
-    while not engine.heard[waiting].end:
-        if sum(engine.heard[each].end is None for each in others) < 2:
-            others.append(begun(engine, f"other {len(others)}", "slt"))
-        assert len(others) < 10, "it would wait for ever"
-        assert engine.step()
-    engine.run()
-    assert alike(engine.heard[waiting].pcm, wanted["rms"])
-    assert all(alike(engine.heard[each].pcm, wanted["slt"]) for each in others), "after it"
-
-
-def test_a_new_voice_is_refused_while_all_are_spoken_with_and_taken_then(stages: Stages) -> None:
-    engine = HandDrivenEngine(stages=stages)
-    speaking = [begun(engine, name, name) for name in ("rms", "slt")]
-    engine.step()
-    answer = add(engine, replace(stages.voices["rms"].voice, name="guest"))
-    assert type(answer) is Overloaded
-    assert "try again when fewer are" in str(answer)
-    engine.run()
-    assert all(isinstance(engine.heard[each].end, Done) for each in speaking)
-    assert add(engine, replace(stages.voices["rms"].voice, name="guest")) is None
-    engine.core.remove_voice("guest")
-
-
-def test_a_new_voice_does_not_wait_behind_one_that_waits_for_room(stages: Stages) -> None:
-    engine = HandDrivenEngine(stages=for_one(stages))
-    assert isinstance(engine.speak("own", TEXTS, voice="slt").end, Done)
-    first, waiting = begun(engine, "first", "slt"), begun(engine, "waiting", "rms")
-    engine.step()
-    assert type(add(engine, replace(stages.voices["rms"].voice, name="guest"))) is Overloaded
-    assert not engine.heard[first].end
-    engine.run()
-    assert isinstance(engine.heard[waiting].end, Done)
-
-
-def test_who_has_nothing_to_say_holds_nobody_up(stages: Stages) -> None:
-    """An open utterance whose text is all spoken: its voice may go, and comes back with its next words."""
-    engine = HandDrivenEngine(stages=for_one(stages))
-    wanted = engine.speak("own", TEXTS, voice="slt").pcm
-    utterance = engine.submit("open", voice="slt")
-    engine.core.push_text(utterance, TEXTS[0])
-    engine.run()
-    assert isinstance(engine.speak("other", TEXTS, voice="rms").end, Done)
-    assert held(engine) == ["rms"]
-    engine.core.push_text(utterance, TEXTS[1])
-    engine.core.end_text(utterance)
-    engine.run()
-    assert engine.heard[utterance].pcm == wanted
-
-
-def test_a_voice_that_was_taken_away_keeps_no_room_for_who_has_nothing_to_say(stages: Stages) -> None:
-    engine = HandDrivenEngine(stages=stages)
-    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
-    guest = replace(stages.voices["rms"].voice, name="guest")
-    utterances = {name: engine.submit(f"open {name}", voice=name) for name in wanted}
-    for each in utterances.values():
-        engine.core.push_text(each, TEXTS[0])
-    engine.run()
-    for name in utterances:
-        engine.core.remove_voice(name)
-    assert add(engine, guest) is None
-    assert engine.speak("guest", TEXTS, voice="guest").pcm == wanted["rms"]
-    for name, each in utterances.items():
-        engine.core.push_text(each, TEXTS[1])
-        engine.core.end_text(each)
-        engine.run()
-        assert alike(engine.heard[each].pcm, wanted[name])
-    engine.core.remove_voice("guest")
-
-
-def test_a_long_voice_that_nobody_waits_for_any_more_holds_up_no_short_one(stages: Stages) -> None:
-    own = stages.voices["rms"].voice
-    long = replace(own, name="long", speech_tokens=own.speech_tokens.repeat(2), mel=own.mel.repeat(2, 1))
-    engine = HandDrivenEngine(stages=replace(stages, voice_room=VoiceRoom((long.num_tokens,))))
-    assert add(engine, long) is None
-    for name in ("rms", "slt"):
-        assert isinstance(engine.speak(f"alone {name}", TEXTS, voice=name).end, Done)
-    engine.core._voices["slt"].flow_prompt.give_back(stages.flow)
-    speaking = engine.submit("speaking", voice="rms")
-    engine.core.push_text(speaking, "".join(TEXTS) * 8)
-    engine.core.end_text(speaking)
-    waiting = begun(engine, "waiting", "long")
-    engine.step()
-    short = begun(engine, "short", "slt")
-    engine.core.cancel(waiting, None)
-    while not engine.heard[short].end:
-        assert engine.step()
-    assert not engine.heard[speaking].end
-    engine.run()
-    engine.core.remove_voice("long")
-
-
-def test_a_voice_that_cannot_be_rendered_again_ends_who_waits_for_it_alone(
-    stages: Stages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = HandDrivenEngine(stages=for_one(stages))
-    assert isinstance(engine.speak("own", TEXTS, voice="slt").end, Done)
-    lost, other = begun(engine, "lost", "rms"), begun(engine, "other", "slt")
-
-    def broken(*_: object) -> None:
-        raise RuntimeError("made to fail")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(stages.flow, "begin_prompt", broken)
-        engine.run()
-    assert isinstance(engine.heard[lost].end, Failed)
-    assert isinstance(engine.heard[other].end, Done)
-    assert isinstance(engine.speak("again", TEXTS, voice="rms").end, Done)
-
-
-@pytest.mark.parametrize("num_steps", [0, 3, 15])
-def test_a_voice_that_goes_while_it_comes_back_leaves_nothing(stages: Stages, num_steps: int) -> None:
-    engine = HandDrivenEngine(stages=stages)
-    for voice in twins(stages.voices["rms"].voice, "a", "b"):
-        assert add(engine, voice) is None
-    assert engine.core._voices["a"].flow_prompt.rendered is not None
-    assert isinstance(engine.speak("rms", TEXTS, voice="rms").end, Done)
-    assert held(engine) == ["b", "rms"]
-    utterance = begun(engine, "u", "a")
-    for _ in range(num_steps):
-        engine.step()
-    engine.core.cancel(utterance, None)
-    engine.core.remove_voice("a")
-    engine.core.remove_voice("b")
-    engine.run()
-    assert held(engine) in (["rms"], ["rms", "slt"])
 
 
 def test_a_start_with_more_voices_than_there_is_room_for() -> None:
