@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.hollow_stages import hollow
 from tests.support.patience import PATIENCE_S
 from tests.support.replicas import RoutedEngine
 from tests.support.tensorrt_llm.standin import installed
@@ -62,7 +63,8 @@ def create_case(name: str, stack: ExitStack) -> Case:
         case "tiny":
             return _tiny_case()
         case "self-scheduling":
-            return _tiny_case(llm_of=self_scheduling_llm)
+            # Another way to drive an LLM: what it and its followers compute is no matter.
+            return _tiny_case(llm_of=self_scheduling_llm, stages_of=lambda: hollow(num_slots=64).stages)
         case "tensorrt-llm":
             standin = stack.enter_context(installed(babbling()))
             failing_engine = tiny_engine(llm_of=partial(failing_tensorrt_llm_of, standin))
@@ -71,13 +73,13 @@ def create_case(name: str, stack: ExitStack) -> Case:
             raise AssertionError(f"no engine {name}")
 
 
-def _tiny_case(**llm: Any) -> Case:
+def _tiny_case(**parts: Any) -> Case:
     return Case(
         # Odd text can make the model babble on: 2 s of a clause are enough to hear that it ends.
-        engine=tiny_engine(stall_ms=350, max_clause_tokens=50, **llm),
-        failing_engine=tiny_engine(breaks_first=True, **llm),
-        small_engine=tiny_engine(max_utterances=2, **llm),
-        troubled_engine=tiny_engine(encoders=NoEncoders(), **llm),
+        engine=tiny_engine(stall_ms=350, max_clause_tokens=50, **parts),
+        failing_engine=tiny_engine(breaks_first=True, **parts),
+        small_engine=tiny_engine(max_utterances=2, **parts),
+        troubled_engine=tiny_engine(encoders=NoEncoders(), **parts),
         text="One two three. ",
         timeout_s=120.0,
     )
