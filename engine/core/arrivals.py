@@ -1,4 +1,4 @@
-"""Voices on their way: new ones onto the shelf, and known ones back into the flow's memory, for who waits to speak.
+"""Voices on their way: new ones onto the shelf, known ones back into the flow's memory when an utterance needs them.
 
 One prompt at a time, rendered a step at a time between others' steps.
 """
@@ -70,7 +70,7 @@ class Arrivals:
         self._waiting.insert(place, _Arrival(ready.voice, None, ready.flow_prompt))
 
     def let_go(self, in_use: Iterable[ReadyVoice]) -> None:
-        """Known ones that have not begun, and that no utterance speaks with any more: others would wait behind them."""
+        """Drops known ones that have not begun and that no utterance needs any more: others would wait for them."""
         if self._waiting:
             awaited = {id(voice.flow_prompt) for voice in in_use}
             for arrival in list(self._waiting):
@@ -92,7 +92,7 @@ class Arrivals:
     # --- steps ------------------------------------------------------------------------------------------------
 
     def step_if_due(self) -> None:
-        """Before speech: it has had its turns, or waits for the batch that a prompt is in."""
+        """Before speech, if that has had its turns, or waits for the batch that a prompt is in."""
         if not self._waiting:
             return
         begun = self._waiting[0].begun
@@ -103,7 +103,7 @@ class Arrivals:
             self.num_steps += self._takes_step()
 
     def step_beside(self, decision: Decision) -> None:
-        """Behind what speech has launched: where that leaves the lane of flow and vocoder alone."""
+        """After what speech has launched, if that leaves the lane of flow and vocoder alone."""
         num_steps, self._num_steps_seen = self._token2wav.num_steps - self._num_steps_seen, self._token2wav.num_steps
         if not self._waiting:
             return
@@ -121,7 +121,7 @@ class Arrivals:
                 with self._stages.token2wav_lane.active():
                     arrival.begun = self._shelf.begin(arrival.voice)
                 if arrival.begun is None:
-                    self.refuse(_ALL_IN_USE)  # nor is there room for new ones behind it
+                    self.refuse(_ALL_IN_USE)  # nor is there room for new ones after it
                     return arrival.answer is not None
             prompt, rendering = arrival.begun
             if self._token2wav.num_solving >= MAX_LAUNCHES_IN_FLIGHT or not rendering.takes_step:
@@ -146,7 +146,10 @@ class Arrivals:
         self._waiting.remove(arrival)
 
     def _postpone(self, arrival: _Arrival) -> bool:
-        """For speech: a new one is refused, since its sender may try again; a known one waits. Whether it is gone."""
+        """Gives way to speech: a new one is refused, since its sender may try again; a known one waits.
+
+        Returns whether it is gone.
+        """
         if arrival.answer is not None:
             self._end(arrival, Overloaded(_NO_MEMORY))
             return True

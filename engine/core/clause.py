@@ -47,10 +47,10 @@ class Clause:
     given_ids: list[int] = field(default_factory=list)  # what the LLM was given of it, but for a growing text
     is_second_try: bool = False  # the LLM had made nothing of it
     state: ClauseState = ClauseState.WAITING
-    pause_ms: int = 0  # of silence behind it
+    pause_ms: int = 0  # of silence after it
     flush_ids: list[str] = field(default_factory=list)  # flushes that are met when it is spoken
     llm_pass: LlmPass | None = None
-    rendering: Rendering | None = None  # None behind its start: it was set aside
+    rendering: Rendering | None = None  # None after its start: it was set aside
     batch: int | None = None  # the running flow batch that solves its block
     awaits_samples: bool = False  # of a block, whose last step is launched
     begins_short: bool = False  # its first block has fewer tokens: sound sooner, and less of it before the second

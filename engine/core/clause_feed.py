@@ -2,8 +2,9 @@
 
 What is pushed is only recorded; `read` takes it on in bites of bounded work, as far ahead as speech needs it. Text,
 flushes and the end keep their order, and when they are read changes nothing in what is said.
-By clause, every span of the segmenter is one LLM pass. In bistream, words are added to the open clause while the
-LLM already speaks it; it is closed at a flush, at the end, or at a sentence end once it is long.
+By clause, every span of the segmenter is one LLM pass.
+In bistream, words are added to the open clause while the LLM already speaks it. A flush closes it, the end, or a
+sentence end once it is long.
 Incrementally, clauses are sentences, and `grow` makes an open one of what is known of a sentence that is not finished.
 """
 
@@ -44,7 +45,7 @@ BITE_CHARS: Final = 64
 # clause has more letters than fit into its speech tokens at this pace. Lower -> a slow voice's speech is cut off;
 # higher -> more seams in long clauses.
 SLOW_MS_PER_LETTER: Final = 110
-# A bistream pass keeps all its audio as context: it ends at the first sentence end behind this share of its letters,
+# A bistream pass keeps all its audio as context. So it ends at the first sentence end after this share of its letters,
 # and before any word that it has no room for. Lower -> more seams in the prosody; higher -> more memory a stream.
 _BISTREAM_SHARE: Final = 0.7
 # ... or of its text, where nearly nothing of it is said: dots, code.
@@ -93,11 +94,11 @@ class ClauseFeed:
         self._written = StringIO()
         self.num_chars = 0  # of `text`
         self._num_cut = 0  # characters that the segmenter has been given
-        self._marks: deque[tuple[int, str | None]] = deque()  # behind so many characters, a flush or (None) the end
+        self._marks: deque[tuple[int, str | None]] = deque()  # after so many characters, a flush or (None) the end
         self._spans: deque[TextSpan] = deque()  # cut, but in no clause yet
         self._grown = ""  # what the open clause knows, in incremental mode
         self._breaks = PhraseBreaks()
-        self._paused_ms: int | None = None  # by the breaks behind the last words; None: there were none yet
+        self._paused_ms: int | None = None  # by breaks after the last words; None: there were no words yet
 
     @property
     def has_unread(self) -> bool:
@@ -255,7 +256,7 @@ class ClauseFeed:
             self._meet(self._marks.popleft()[1])
 
     def _meet(self, flush_id: str | None) -> None:
-        """A flush or the end (None), all before which is in clauses."""
+        """Takes a flush or the end (None). All text before it is in clauses."""
         self._close_open_clause()
         if flush_id is None:
             self.is_ended = True
@@ -265,7 +266,7 @@ class ClauseFeed:
         self.clauses[-1].flush_ids.append(flush_id)
 
     def _pause(self, length_ms: int) -> None:
-        """Behind all that was said before it, and behind other breaks. Not before the first word: that is no speech."""
+        """After all that was said so far, and other breaks. None before the first word: that would be no speech."""
         self._close_open_clause()
         if self._paused_ms is None:
             return
@@ -360,8 +361,8 @@ class ClauseFeed:
 
 
 def _is_within_word(text: str, length: int) -> bool:
-    before, behind = text[:length][-1:], text[length:][:1]
-    return before.isalnum() and behind.isalnum() and not is_wide(before)
+    before, after = text[:length][-1:], text[length:][:1]
+    return before.isalnum() and after.isalnum() and not is_wide(before)
 
 
 def max_letters(max_clause_tokens: int) -> int:

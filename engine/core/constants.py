@@ -20,8 +20,8 @@ GUARD_S: Final = 0.15
 # A GPU's guard while the listener's next clause waits for room in the models; on a CPU it is the whole lead.
 # Higher -> fewer underruns; lower -> new requests are begun sooner.
 ROOM_GUARD_S: Final = 1.0
-# A GPU's guard where few utterances have work: a block takes a fourth of the time there, and a whole text's first block
-# is heard for hardly longer than the other guard. Simulated, 60 ms are as good (docs/adr/0007).
+# A GPU's guard where few utterances have work: a block takes a fourth of the time there. A whole text's first block is
+# heard for hardly longer than the other guard. Simulated, 60 ms are as good (docs/adr/0007).
 # Higher -> new requests wait for listeners; lower -> a late block is a gap.
 LIGHT_GUARD_S: Final = 0.08
 # Utterances with work due at a time: from MANY_DUE on the whole guard holds, below FEW_DUE the light one again.
@@ -34,7 +34,7 @@ FEW_DUE: Final = 9
 # Prompts that one LLM step reads. Higher -> a burst of new requests is through sooner; lower -> nobody's next token
 # waits long for it.
 MAX_PREFILLS: Final = 8
-# Rows of the next LLM step, from which on none is launched ahead of its turn beside the flow: the device has work until
+# Rows of the next LLM step, from which on none is launched ahead of its turn beside the flow. The device has work until
 # the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
 # are few each token waits for the host.
 ENOUGH_ROWS: Final = 16
@@ -46,8 +46,8 @@ BUFFERED_STEP_EVERY: Final = 4
 # higher -> the LLM steps for few rows at a time.
 ENOUGH_BATCHES: Final = 2
 # Utterances with work due, as a share of a batch's rows. From there on blocks of buffered ones go along with a new
-# request's (it or the next would wait for them in any case), and the flow is launched ahead for listeners, too. Higher
-# -> new requests wait behind more batches at heavy loads; lower -> they wait for more rows, and for what was launched
+# request's: it or the next would wait for them in any case. And the flow is launched ahead for listeners, too. Higher
+# -> new requests wait for more batches at heavy loads; lower -> they wait for more rows, and for what was launched
 # ahead, at light ones (docs/adr/0009).
 BUSY_SHARE: Final = 0.5
 # Euler steps in one launch of a batch for listeners. Higher -> a new request, or who is about to have an underrun,
@@ -64,8 +64,9 @@ STEPS_BEFORE_AWAITED_VOICE: Final = 2
 
 # --- room in the models ---------------------------------------------------------------------------------------
 
-# Text tokens that a pass is expected to get in all, when only its first words are known: in bistream a sentence or two,
-# of a sentence that grows a part. Higher -> fewer clauses at once; lower -> more of them make way in the middle.
+# Text tokens that a pass is expected to get in all, when only its first words are known. In bistream that is a sentence
+# or two, and a part of a sentence that grows. Higher -> fewer clauses at once; lower -> more of them make way in the
+# middle.
 STREAMED_TEXT_TOKENS: Final = 30
 GROWING_TEXT_TOKENS: Final = 16
 # Speech tokens, a second of them, that a clause which was set aside is expected to get beyond those it has, while its
@@ -92,13 +93,13 @@ HALF_WORD_S: Final = 2.0
 RESERVE_PER_UNDERRUN_S: Final = 0.25
 MAX_RESERVE_S: Final = 1.0
 # The longest packet with which a short first block is heard sooner: it has five of these. In longer ones, hardly any of
-# it is heard. Higher -> gaps behind first blocks; lower -> whole texts are heard later.
+# it is heard. Higher -> gaps after first blocks; lower -> whole texts are heard later.
 SHORT_FRAME_MS: Final = 20
 
 # --- speaking while the sentence grows (growth.py) ------------------------------------------------------------
 
-# Share of what the known words are worth that may be said of them while more follow: of a voice that was not tuned, at
-# the pace of its prompt. Higher -> speech that drags and pauses; lower -> later first sound (docs/adr/0006).
+# Share of what the known words are worth that may be said of them while more follow. It is for a voice that was not
+# tuned, at the pace of its prompt. Higher -> speech that drags and pauses; lower -> later first sound (docs/adr/0006).
 UNTUNED_SHARE: Final = 0.8
 # Pace at which an agent's first words are assumed to come, before there is more than one to judge by: ordinary LLM
 # speed. Higher -> speech begins with fewer words, and may wait; lower -> it begins later.
@@ -122,22 +123,22 @@ WORD_VARIATION: Final = 0.05
 # So many standard deviations fewer words are counted on than are to be expected. Higher -> first sound later of who
 # writes unevenly; lower -> more of them are overtaken by the first block (docs/adr/0006).
 DEVIATIONS: Final = 1.5
-# A first block may have more of what the words but the last are worth, so many times the share, or the share of what
-# all are worth, the last among them: a start is no word longer for that. Higher -> first sound sooner, and words
+# A first block may have so many times the share of what the words but the last are worth. Or it has the share of what
+# all are worth. No start takes a word longer for that. Higher -> first sound sooner, and words
 # are said of which the next is not known; lower -> later (docs/adr/0006).
 FIRST_TIMES: Final = 1.25
-# The share of what all known words are worth, for a listener who is about to have an underrun: better speech that drags
-# a little than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0006).
+# The share of what all known words are worth, for a listener who is about to have an underrun. Speech that drags a
+# little is better than a gap. Higher -> it drags more; lower -> gaps (docs/adr/0006).
 UNDERRUN_SHARE: Final = 1.25
-# Share of the words but the last for the second block, when the first is begun and they are only promised: they are
+# Share of the words but the last for the second block, when the first is begun and they are only promised. They are
 # promised with deviations to spare, and the last of them comes along. Higher -> first sound sooner; lower -> fewer that
 # wait for the second block (docs/adr/0006).
 PROMISED_SHARE: Final = 1.2
 # A writer that has written nothing for so long pauses. Higher -> speech runs past its words while it waits for more;
 # lower -> gaps where a slow writer's next word would have come.
 PAUSE_S: Final = 0.35
-# The next block of such a sentence is begun when its listener has so much left to hear, beside the time that the
-# engine takes for a block. Higher -> survives a slow moment; lower -> more words are known when a block is made.
+# The next block of a growing sentence is begun when its listener has so much left to hear, beside a block's time.
+# Higher -> survives a slow moment; lower -> more words are known when a block is made.
 GROWING_LEAD_S: Final = 0.3
 # So many mean intervals of its words are a pause of a slow writer, where that is longer than `stall_ms`; up to
 # MAX_PAUSE_S. Higher -> the words before a real pause are said later; lower -> the words of a slow writer are said one
@@ -149,7 +150,7 @@ MAX_PAUSE_S: Final = 2.5
 SLOW_S: Final = 0.28
 # How soon "about to have an underrun" is. Higher -> speech is made early more often; lower -> the block comes too late.
 UNDERRUN_S: Final = 0.05
-# A later block is expected to take so many mean times of blocks lately, when a sentence is begun: the longest is most
+# When a sentence is begun, a later block is expected to take so many mean times of blocks lately. The longest is most
 # often one that no listener needed yet. Higher -> later first sound; lower -> gaps after the first block.
 EXPECTED_TIMES: Final = 2.0
 # Weight of one more block in that mean. Lower -> load that comes in waves is met late; higher -> one slow block makes
@@ -158,8 +159,8 @@ NEWS_SHARE: Final = 0.05
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
 # longer; lower -> load that comes in waves is met late.
 HALF_LIFE_S: Final = 1.0
-# A first block that takes longer, and so many times what one takes at the quickest: whoever begins with few words now
-# would only have all wait longer. Higher -> listeners have gaps before new requests wait; lower -> who could be heard
-# early is not.
+# The engine is strained where a first block takes longer, and so many times what one takes at the quickest. A start
+# with few words would only have all wait longer then. Higher -> listeners have gaps before new requests wait; lower ->
+# speech begins later that could begin early.
 STRAINED_S: Final = 0.35
 STRAINED_TIMES: Final = 4

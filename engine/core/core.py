@@ -59,8 +59,8 @@ class EngineCore:
     ) -> None:
         """`sink` takes events as they happen, from this thread and from those of `encoders` (None: none of its own).
 
-        `waker` is told of work that is done beside this thread: step again when it wakes. `on_gone` is told, once, of
-        every utterance that was submitted and is not known here any more; its last packets may still be on their way.
+        `waker` is told of work that is done beside this thread: step again when it wakes. `on_gone` is told once of
+        each submitted utterance that is not known here any more. Its last packets may still be on their way.
         """
         self._clock = clock
         self._sink = sink
@@ -182,7 +182,7 @@ class EngineCore:
         return replace(decision, has_prompt_step=True) if has_prompt_step else decision
 
     def _next(self) -> Decision:
-        """All that goes before a decision, and the decision."""
+        """The decision, after what goes before it: texts are read, results fetched, room is given out."""
         roster = self._roster
         self._read_texts(self._clock(), is_lacking=False)  # beside what the step before has launched
         self._fetch()
@@ -255,9 +255,9 @@ class EngineCore:
             if clause is not None and (utterance := utterances.get(clause.key)) is not None:
                 with self._guarding((utterance,)):
                     self._take_output(utterance, clause, output)
-        if clauses := token2wav.clauses_with_rests:
+        if clauses := token2wav.clauses_with_remainders:
             with self._guarding(self._roster.owners(clauses)):
-                token2wav.vocode_rests()
+                token2wav.vocode_remainders()
         for clause, samples in token2wav.fetch_samples():
             if (utterance := utterances.get(clause.key)) is not None:
                 with self._changing(utterance):
@@ -307,7 +307,7 @@ class EngineCore:
 
     @property
     def num_welcome(self) -> int:
-        """New requests that would not have to wait behind too many others for room in the models."""
+        """New requests that would not have too many others before them in waiting for room in the models."""
         return self._room.num_welcome
 
     @property
@@ -341,7 +341,7 @@ class EngineCore:
         while True:
             num_fetched = self.num_fetched
             is_idle = self.step().is_idle and not self._roster.readers
-            if is_idle and self.num_fetched == num_fetched:  # else what it has fetched behind its decision is news
+            if is_idle and self.num_fetched == num_fetched:  # else what it has fetched after its decision is news
                 if not self.is_busy:
                     return
                 self.wait()
@@ -373,7 +373,7 @@ class EngineCore:
                 self._give_back(utterance)
 
     def _forget(self, utterance: Utterance) -> None:
-        """Its end event has left, or will behind its last packet."""
+        """Its end event has left, or will after its last packet."""
         self._remove(utterance)
         self._give_back(utterance)
 

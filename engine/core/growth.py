@@ -1,8 +1,8 @@
 """Speaking while the sentence grows: how far the speech may run into text that is still being written, and when.
 
-Speech that runs past the text known so far pauses, drags and garbles what follows; speech made too early is made
-without the words that would have shaped it. So a pass may hold fewer speech tokens than its words are worth, and its
-next block is made when the listener needs it, not before. Pure: times come in, nothing is measured here.
+Speech that runs past the text known so far pauses, drags and garbles what follows. Speech made too early is made
+without the words that would have shaped it. So a pass may hold fewer speech tokens than its words are worth. Its next
+block is made when the listener needs it, not before. Pure: times come in, nothing is measured here.
 """
 
 import math
@@ -68,10 +68,9 @@ def beginning(
 ) -> Beginning | None:
     """One block, if the second can be read later and follows in time; else the second comes of the same reading.
 
-    That waits for more words, but not once more behind others, and spares a strained engine a reading. None: the third
-    would be late. The reading is heard `first_block_s` after its beginning, at the soonest. What follows has to be
-    begun `block_s`, at most, before all that it has made has been heard; what vocoder and packets hold back, its
-    listener has an underrun sooner.
+    The latter waits for more words, but not once more for others, and spares a strained engine a reading. None: the
+    third would be late. The reading is heard `first_block_s` after its beginning, at the soonest. What follows has to
+    be begun `block_s`, at most, before its audio is used up: `held_back_frames` sooner than it has frames.
     """
     both = num_first_tokens + num_second_tokens
     for num_tokens in (both,) if is_strained else (num_first_tokens, both):
@@ -132,8 +131,8 @@ class WriterPace:
     def letters_within(self, seconds: float, now_s: float) -> float:
         """Letters that can be counted on to come in the next `seconds`: the mean less some deviations.
 
-        Words are taken for a renewal process, whose count in a time has the variance of mean times the squared
-        variation of its intervals (Cox, Renewal Theory, 1962, 4.2); that its rate is known from `seen_s` alone adds
+        Words are taken for a renewal process. Its count in a time has the variance of mean times the squared variation
+        of its intervals (Cox, Renewal Theory, 1962, 4.2). Its rate is known from `seen_s` alone, which adds
         seconds / seen_s of that.
         """
         seconds = max(seconds, 0.0)

@@ -76,13 +76,13 @@ class Look:
     def _next_clauses(self, utterance: Utterance, growing: Clause | None) -> tuple[Clause | None, Clause | None]:
         """The clause whose LLM pass could go on now, and the one that needs room: to begin, or to sound again.
 
-        There is one pass at a time, not too far ahead of the flow; but the tokens of a clause that was set aside are
-        made at once, for its slot is free for others then. `growing`: though its text is not complete, it may begin.
+        There is one pass at a time, not too far ahead of the flow. The tokens of a clause that was set aside are made
+        at once: others can have its slot then. `growing`: though its text is not complete, it may begin.
         """
         num_ahead, roomless = 0, None
         for clause in utterance.clauses:
             state = clause.state
-            if clause.is_silent:  # what is behind it can be said when it has gone
+            if clause.is_silent:  # what follows it can be said when it has gone
                 continue
             if state is ClauseState.WAITING:
                 is_known = clause.is_text_complete or clause is growing or utterance.feed.is_bistream

@@ -216,8 +216,8 @@ class Pipeline:
     def launch_llm(self, clauses: Sequence[Clause]) -> None:
         """One decode step (or prefill) of these; `take_tokens` is given what the LLM makes of it.
 
-        Nothing reports that no further step can be launched behind those in flight: that would have all be looked at
-        twice a step. It shows here.
+        Nothing reports that no further step can be launched after those in flight: all would be looked at twice a step
+        for it. It shows here.
         """
         passes = {clause.llm_pass.sequence_id: clause for clause in clauses if clause.llm_pass is not None}
         left = self.llm.launch(list(passes))  # who cannot go on now

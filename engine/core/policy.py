@@ -1,17 +1,24 @@
 """Whose turn it is and which work is next: pure functions of what utterances need and of the time.
 
-One order holds for the next step, for who waits for room in the models, and for whose text is read: first audio before
-all else, in the order in which the texts came; then the listeners by what they have left to play. A listener about to
-have an underrun goes before new requests, until these have waited long themselves: a late start is better than a gap,
-and nobody waits for ever. Listeners who have plenty left are served clause by clause, oldest first: a clause holds
-memory until it is finished, and to let all of them creep on together would hold the most of it.
+One order holds for the next step, for room in the models, and for whose text is read:
 
-Work is one LLM step of a batch, or some Euler steps of a batch of blocks, so a cancel or a new request waits
-milliseconds. Where the device runs both side by side, both are chosen; but each slows the other down. So the flow holds
-blocks that nobody is about to need back while a new request lacks tokens. The LLM makes way for first blocks, waits
-where more blocks are ready than the flow can take, and is not launched ahead with many rows; they gather meanwhile, and
-a step of many costs little more than one of few. Where few have work nothing of listeners is launched ahead on the
-flow: a new request would wait for it. No torch, no clock; all numbers are in `constants.py`.
+PRESSING     listeners about to have an underrun, and new requests whose clause was begun and who have waited too long.
+             A late start is better than a gap, but none may wait for ever.
+NEW_REQUEST  first audio, in the order in which the texts came.
+LISTENER     by what they have left to play.
+BUFFERED     listeners with plenty left, the oldest clause first. A clause holds memory until it is finished, and all of
+             them together would hold the most if they crept on together.
+
+Work is one LLM step of a batch, or some Euler steps of a batch of blocks: a cancel or a new request waits
+milliseconds. A device that runs both side by side gets both, but each slows the other down. So:
+
+* While a new request lacks tokens, the flow holds back blocks that are not needed soon.
+* The LLM makes way for first blocks, and waits where more blocks are ready than the flow can take.
+* The LLM is not launched ahead with many rows. More gather meanwhile, and a step of many costs little more than one of
+  few.
+* Where few have work, no block of a listener is launched ahead: a new request would wait for it.
+
+No torch, no clock; all numbers are in `constants.py`.
 """
 
 import heapq
@@ -52,19 +59,14 @@ Ranked = tuple[Rank, StreamView]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Fixed for an engine."""
+    """Fixed for an engine; what higher and lower mean is told in `constants.py` and `config.py`."""
 
-    # Limits of a batch of blocks: a whole block at least. Higher -> more throughput; lower -> less waiting for others.
-    flow_batch: BatchSize
-    # Limits where all listeners have plenty left, so that none is to wait soon for a batch that takes long.
+    flow_batch: BatchSize  # of a batch of blocks, a whole block at least
+    # The same where all listeners have plenty left, so that none will soon wait for a batch that takes long.
     buffered_flow_batch: BatchSize | None = None  # None: as flow_batch
-    # A listener with less than this to play overtakes new requests: about two blocks' time, where many have work.
-    # Higher -> fewer underruns under load; lower -> sooner first audio under load.
-    guard_s: float = 0.15
+    guard_s: float = 0.15  # a listener with less than this to play overtakes new requests
     light_guard_s: float = 0.15  # the same where few have work
-    # The same while his next clause waits for room: until somebody else's clause ends, and then for a first block.
-    # Higher -> fewer underruns where slots are few and slow; lower -> new requests are begun sooner.
-    room_guard_s: float = 1.0
+    room_guard_s: float = 1.0  # the same while its next clause waits for room: for another's end and a first block
     is_concurrent: bool = False  # the device runs an LLM step and an Euler step side by side
     shares_device: bool = True  # and each slows the other down
 
@@ -82,8 +84,8 @@ def due_at_s(view: StreamView) -> float:
 def pressing_at_s(view: StreamView, limits: Limits) -> float:
     """From when on it goes before all who are not pressing.
 
-    New requests who wait for room never do: whoever is begun is one listener more, which those who are about to have an
-    underrun can bear least.
+    A new request that waits for room never does. Once begun it is one listener more, and those who are about to have
+    an underrun can bear that least.
     """
     if view.deadline_s is None:
         return math.inf if view.begun_s is None else view.waiting_since_s + constants.PATIENCE_S
@@ -146,9 +148,9 @@ class Decision:
 
 
 class _Side:
-    """A batch of the flow is begun for new requests or for listeners; a small one may take others along.
+    """Blocks of new requests, or of listeners. A batch is begun for one side; a small one may take others along.
 
-    Each side has one running at a time, so no batch is left half solved for its equal.
+    Each side has one batch running at a time, so none is left half solved for its equal.
     """
 
     def __init__(self) -> None:
@@ -162,15 +164,15 @@ class _Work:
     """Work of all utterances that are due, by kind. Sorted out anew for each decision."""
 
     def __init__(self, due: Iterable[Ranked]) -> None:
-        self.unheard, self.heard = _Side(), _Side()
+        self.new_requests, self.listeners = _Side(), _Side()
         self.decodes: list[Ranked] = []  # whose LLM pass may go on
         self.prompts: list[Ranked] = []  # likewise, by reading the whole prompt
         self.lacking: list[Ranked] = []  # who have no block, but may have the tokens of one
-        self.lacks_first_tokens = False  # some of those are unheard
-        self.is_token_urgent = False  # or about to have an underrun
+        self.lacks_first_tokens = False  # some of those are new requests
+        self.is_token_urgent = False  # some are new requests, or about to have an underrun
         for ranked in due:
             rank, view = ranked
-            side = self.unheard if view.deadline_s is None else self.heard
+            side = self.new_requests if view.deadline_s is None else self.listeners
             if rank[0] != BUFFERED:
                 side.is_buffered = False
             if view.wants_llm:
@@ -196,7 +198,7 @@ _ALL = Intake()
 def decide(due: Mapping[int, Ranked], limits: Limits, intake: Intake = _ALL) -> Decision:
     """The work to launch now. Equal inputs give equal decisions."""
     work = _Work(due.values())
-    sides = [side for side in (work.unheard, work.heard) if side.first is not None]
+    sides = [side for side in (work.new_requests, work.listeners) if side.first is not None]
     sides.sort(key=_first)
     shares_device = limits.is_concurrent and limits.shares_device
     holds_flow = shares_device and work.lacks_first_tokens and bool(sides) and _first(sides[0])[0] >= LISTENER
@@ -213,7 +215,7 @@ def decide(due: Mapping[int, Ranked], limits: Limits, intake: Intake = _ALL) -> 
             llm = ()
     decision = Decision(llm, begins, advances, holds_flow)
     # An LLM's work takes room, and makes none: while it goes on no listener would be heard.
-    ready = (*work.unheard.ready, *work.heard.ready) if intake.is_token2wav_idle and not holds_flow else ()
+    ready = (*work.new_requests.ready, *work.listeners.ready) if intake.is_token2wav_idle and not holds_flow else ()
     if ready and (decision.is_idle or all(view.num_blocks > intake.num_blocks for _, view in ready)):
         return Decision(lacks_room=True)
     return decision
@@ -242,10 +244,10 @@ def _llm_step(work: _Work, limits: Limits, intake: Intake, *, is_beside_flow: bo
 
 def _flow_goes_first(work: _Work, limits: Limits, intake: Intake) -> bool:
     """Whether tokens that nobody waits for would only slow it down: it is at first blocks, or has enough in waiting."""
-    num_frames = sum([view.block_frames for _, view in work.heard.ready])
+    num_frames = sum([view.block_frames for _, view in work.listeners.ready])
     is_enough = num_frames >= constants.ENOUGH_BATCHES * limits.flow_batch.num_frames
-    is_at_first_blocks = work.unheard.running is not None or intake.has_first_blocks_under_way
-    return is_enough or is_at_first_blocks or bool(work.unheard.ready)
+    is_at_first_blocks = work.new_requests.running is not None or intake.has_first_blocks_under_way
+    return is_enough or is_at_first_blocks or bool(work.new_requests.ready)
 
 
 def _flow_step(
@@ -256,7 +258,7 @@ def _flow_step(
         return (), None
     is_busy = num_due >= constants.BUSY_SHARE * limits.flow_batch.num_rows
     for side in sides:
-        if side is work.heard and intake.is_flow_busy and not is_busy:
+        if side is work.listeners and intake.is_flow_busy and not is_busy:
             continue
         if side.running is not None:
             return (), side.running
@@ -264,7 +266,7 @@ def _flow_step(
         taken = _packed(side.ready, size, intake.num_blocks) if intake.num_new_batches else []
         if not taken:
             continue
-        other = work.heard if side is work.unheard else work.unheard
+        other = work.listeners if side is work.new_requests else work.new_requests
         if limits.is_concurrent and other.running is None:
             # Two batches in turn take longer than both in one. Where few have work a block that nobody needs soon would
             # cost a new request milliseconds.
@@ -277,7 +279,7 @@ def _flow_step(
 
 
 def _packed(ready: Iterable[Ranked], size: BatchSize, num_free_blocks: int) -> list[StreamView]:
-    """The most urgent blocks that fit; what a larger one does not fill, smaller ones behind it may."""
+    """The most urgent blocks that fit; what a larger one does not fill, smaller ones after it may."""
     views: list[StreamView] = []
     num_frames = size.num_frames
     for _, view in sorted(ready):

@@ -58,11 +58,11 @@ def voice_prompt(voice: Voice, tokenizer: TextTokenizer, *, instruct_prefix: str
 
 
 def instruct_prompt(instruct: str, tokenizer: TextTokenizer, *, instruct_prefix: str) -> PassPrompt:
-    """The instruction behind the model's prefix, where it has one. What looks like a control word in it is letters."""
+    """The instruction after the model's prefix, where it has one. Whatever looks like a control word is letters."""
     head, mark, rest = instruct_prefix.partition(END_OF_PROMPT)
     if head and not mark:
         raise PromptError(f"instruct_prefix of the model lacks {END_OF_PROMPT}: {instruct_prefix[:80]!r}")
-    # The blank goes with the word behind it, as byte-level BPE has it.
+    # The blank goes with the word after it, as byte-level BPE has it.
     instruction = tokenizer.encode(f" {instruct.strip()}" if head else instruct.strip())
     end = tokenizer.encode_prompt(END_OF_PROMPT + rest)
     return PassPrompt(LlmPrompt(tokenizer.encode_prompt(head) + instruction + end))

@@ -33,8 +33,8 @@ class Reprefills:
     def next_reprefill(self, utterance: Utterance, now_s: float) -> _Moment:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
 
-        A later sentence waits for its end behind the audio before it, unless its listener has an underrun. And none is
-        begun where the engine is so slow that what follows could not come in time: the readings would cost the others.
+        A later sentence waits for its end, since there is audio before it, unless its listener has an underrun. None
+        is begun where the engine is so slow that what follows could not come in time: its readings cost the others.
         """
         if not utterance.feed.is_incremental:
             return _NEVER
@@ -68,7 +68,7 @@ class Reprefills:
                 first.num_tokens + self._lookahead_tokens,
                 *worth,
                 num_second_tokens=utterance.voice.flow_prompt.second_block_tokens,
-                # Behind a slow writer's first block is a gap in any case: it is heard without waiting for more.
+                # A gap follows a slow writer's first block in any case: it is heard without waiting for more.
                 num_promised=math.inf if pace.is_slow else pace.letters_within(first.covered_s, now_s),
             )
         else:

@@ -44,7 +44,7 @@ class Room:
         self._guarding = guarding
         self._fail = fail
         self._num_releases = 0  # of the pipeline, when room was last given out to whoever waits
-        self._refused: Clause | None = None  # the first for which there was none then: others wait behind it
+        self._refused: Clause | None = None  # the first for which there was none then: others wait until it has some
 
     @property
     def num_welcome(self) -> int:

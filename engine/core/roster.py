@@ -126,10 +126,11 @@ class Roster:
         return len(self.due) + num_more >= (constants.FEW_DUE if self._are_many else constants.MANY_DUE)
 
     def next_readers(self, now_s: float, *, is_lacking: bool) -> list[Utterance]:
-        """Whose text is to be read on, the most urgent first: who has nothing that the LLM could read, or the others.
+        """Utterances whose text is to be read on, the most urgent first.
 
-        But behind the others whoever has been read in vain more often: text that has nothing to say may be endless.
-        Nobody is looked at for it: who was given text has told (`note_text`), and is looked at when that was read.
+        `is_lacking`: those that have nothing for the LLM to read, else the others. One that was read in vain more often
+        comes later: text that has nothing to say may be endless. None is looked at for this: `note_text` has told of
+        new text, and it is looked at when that was read.
         """
         readers = [each for each in self.readers.values() if each.feed.lacks_clause is is_lacking]
         if len(readers) > 1:  # seldom: words come one by one

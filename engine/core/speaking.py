@@ -65,7 +65,7 @@ class Speaking:
             utterance.stamps.llm_started_s = clause.begun_s
 
     def set_aside(self, utterance: Utterance) -> None:
-        """Whole: for what a clause behind the front one holds, the front one would wait for ever."""
+        """All of its clauses: the front one would wait for ever for what a later one holds."""
         for clause in utterance.clauses:
             self._pipeline.set_aside(clause)
             clause.prefill_since_s = None  # it waits for room now
@@ -74,7 +74,7 @@ class Speaking:
         """A pass of text that grows goes on, with all words known by now."""
         until = None if clause.is_text_complete else self._reprefills.until_block(utterance, clause)
         self._pipeline.read_again(clause, utterance.voice, until=until)
-        # Behind its last reading a block waits for its listener, and says nothing of what one takes.
+        # After its last reading a block waits for its listener, and says nothing of what one takes.
         clause.prefill_since_s = None if until is None else self._clock()
 
     def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
@@ -116,7 +116,7 @@ class Speaking:
         return True
 
     def _retire_spoken(self, utterance: Utterance) -> None:
-        """Drop clauses from the front that are spoken or have nothing to say; behind the last it ends, or rests."""
+        """Drop clauses from the front that are spoken or have nothing to say; after the last it ends, or rests."""
         now_s = self._clock()
         while utterance.clauses:
             front = utterance.clauses[0]

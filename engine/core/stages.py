@@ -74,8 +74,8 @@ class Stages:
     token2wav_lane: Lane = HOST_LANE  # flow and vocoder
     is_concurrent: bool = False  # the lanes run side by side
     shares_device: bool = True  # what runs side by side slows each other down
-    # Of a rendering's first block, that go to the vocoder and are heard before its others do; 0: they go together, as
-    # on a lane that has not done its work when a launch returns.
+    # So many frames of a rendering's first block go to the vocoder, and are heard, before its others. 0: they go
+    # together, as on a lane that has not done its work when a launch returns.
     frames_ahead: int = 0
     voice_room: VoiceRoom = VoiceRoom()
     # Names of LLM passes, none used twice with this LLM: what is made of a released one may still come.

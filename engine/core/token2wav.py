@@ -51,8 +51,8 @@ class _Rendered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rest:
-    """The rest of a clause's first block, after what its listener is given first."""
+class _Remainder:
+    """All that is left of a clause's first block, after what its listener is given first."""
 
     clause: Clause
     job: VocoderJob
@@ -76,7 +76,7 @@ class Token2wav:
         self.num_steps = 0  # Euler steps of speech
         self._solving: deque[tuple[Mark, Mark]] = deque()  # begin and end of launches
         self._rendered: deque[_Rendered] = deque()
-        self._rests: list[_Rest] = []
+        self._remainders: list[_Remainder] = []
 
     # --- batches of blocks ------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Token2wav:
         return number
 
     def advance(self, number: int) -> None:
-        """The next Euler steps of a batch; behind the last one the vocoder follows, then `fetch_samples`."""
+        """The next Euler steps of a batch; after the last one comes the vocoder, then `fetch_samples`."""
         batch = self._batches[number]
         advance = batch.flow_batch.advance
         num_steps, is_last = self._launch(advance, num_rows=len(batch.clauses), num_steps=batch.num_steps_at_once)
@@ -120,7 +120,7 @@ class Token2wav:
         """So many Euler steps, or those that are left; how many, and whether the last is among them."""
         with self._lane.active():
             last = self._solving[-1][1] if self._solving else None
-            # Behind a step that still runs this one begins at its end: another mark would say the same.
+            # After a step that still runs this one begins at its end: another mark would say the same.
             begin = last if last is not None and not last.is_reached else self._lane.mark()
             is_last, num_done = False, 0
             while not is_last and num_done < num_steps:
@@ -137,7 +137,7 @@ class Token2wav:
 
     def leave(self, clause: Clause) -> None:
         """The flow drops the stream from its batch when it is closed; what nobody waits for is not solved further."""
-        self._rests = [each for each in self._rests if each.clause is not clause]
+        self._remainders = [each for each in self._remainders if each.clause is not clause]
         number, clause.batch = clause.batch, None
         batch = self._batches.get(number) if number is not None else None
         if number is not None and batch is not None:
@@ -145,7 +145,7 @@ class Token2wav:
             if not batch.clauses:
                 del self._batches[number]
 
-    # --- the vocoder, behind them -----------------------------------------------------------------------------
+    # --- the vocoder, after them ------------------------------------------------------------------------------
 
     def _take_jobs(self, batch: _RunningBatch) -> tuple[list[Clause], list[VocoderJob]]:
         """The jobs of each clause with frames for the vocoder."""
@@ -165,30 +165,30 @@ class Token2wav:
         return clauses, jobs
 
     def _heard_first(self, clause: Clause, rendering: Rendering, job: VocoderJob) -> VocoderJob:
-        """All of it; or of a first block a beginning, whose rest is for `vocode_rests`.
+        """All of it; or a first block's beginning, whose remainder is for `vocode_remainders`.
 
         By what it renders and nothing else: samples differ by rounding where frames are cut otherwise.
         """
-        assert all(each.clause is not clause for each in self._rests), "a rest comes before the next block"
+        assert all(each.clause is not clause for each in self._remainders), "a remainder comes before the next block"
         num_frames = self._vocoder.held_back_frames + self._frames_ahead
         if not self._frames_ahead or rendering.num_samples or job.mel.shape[1] <= num_frames:
             return job
-        rest = VocoderJob(job.stream, job.mel[:, num_frames:], job.is_final)
-        self._rests.append(_Rest(clause, rest))
+        remainder = VocoderJob(job.stream, job.mel[:, num_frames:], job.is_final)
+        self._remainders.append(_Remainder(clause, remainder))
         return VocoderJob(job.stream, job.mel[:, :num_frames], is_final=False)
 
     @property
-    def clauses_with_rests(self) -> list[Clause]:
-        """Whose first block's rest may go to the vocoder: what is heard before it has been fetched."""
-        return [each.clause for each in self._rests] if self._rests and not self._rendered else []
+    def clauses_with_remainders(self) -> list[Clause]:
+        """Those whose remainder may go to the vocoder: what is heard before it has been fetched."""
+        return [each.clause for each in self._remainders] if self._remainders and not self._rendered else []
 
-    def vocode_rests(self) -> None:
-        rests, self._rests = self._rests, []
+    def vocode_remainders(self) -> None:
+        remainders, self._remainders = self._remainders, []
         with self._lane.active():
-            self._vocode([each.clause for each in rests], [each.job for each in rests])
+            self._vocode([each.clause for each in remainders], [each.job for each in remainders])
 
     def _vocode(self, clauses: list[Clause], jobs: list[VocoderJob], *, is_first: bool = False) -> None:
-        """Behind the block on the same lane: its mel may be let go, what is computed into its memory comes later."""
+        """On the block's lane, after it: its mel may be let go, since what overwrites its memory comes later."""
         if not jobs:
             return
         begin = self._lane.mark()
@@ -217,7 +217,7 @@ class Token2wav:
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that has not been fetched."""
-        return bool(self._rendered or self._solving or self._rests)
+        return bool(self._rendered or self._solving or self._remainders)
 
     @property
     def has_first_blocks_under_way(self) -> bool:
@@ -250,4 +250,4 @@ class Token2wav:
                 if is_final:
                     clause.state = ClauseState.SPOKEN
                 yield clause, samples.numpy()[num_heard:]
-            self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))  # behind what somebody waits for
+            self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))  # after what somebody waits for

@@ -221,7 +221,7 @@ class Utterance:
         return 0 < self.feed.num_chars == self._num_rested_chars
 
     def rest_if_spoken(self) -> None:
-        """Behind all that was delivered."""
+        """After all that was delivered."""
         if self._last_text_s is None and self._is_all_spoken:
             self._num_rested_chars, self._num_rested_clauses = self.feed.num_chars, self.num_started_clauses
             self._sayable_since_s = None
@@ -279,7 +279,7 @@ class Utterance:
         return self._has_unheard_words and not self._has_sounded
 
     def finish(self) -> None:
-        """Behind what was delivered."""
+        """After what was delivered."""
         self._outlet.finish(self._unheard if self.is_unheard else self._done)
 
     def _unheard(self, _: Delivered) -> Failed:

@@ -1,7 +1,7 @@
 """The voices that a running engine speaks with: some may come and go while utterances run. In the engine's thread.
 
-A voice's prompt fills blocks of the flow's memory. There is room for so many at once (`VoiceRoom`); what was given back
-is rendered again (arrivals.py) before an utterance with that voice begins, and sounds the same.
+A voice's prompt fills blocks of the flow's memory. There is room for so many at once (`VoiceRoom`). One that was given
+back is rendered again (arrivals.py) before an utterance with that voice begins, and sounds the same.
 """
 
 from collections.abc import Callable, Iterable
@@ -79,8 +79,8 @@ class VoiceShelf:
         self._voices = dict(stages.voices)
         self._prepared: dict[int, VoicePrompt] = {}  # of voices that nobody has put up yet, by id
         self._retired: list[VoicePrompt] = []  # of voices taken away that utterances still speak with
-        # Spoken with, and to go for one that waits for their room: who begins or comes back from rest later does not
-        # begin with them (room.py).
+        # Spoken with, and to go for one that waits for their room: an utterance that begins later, or comes back from
+        # rest, does not begin with them (room.py).
         self._leaving: list[VoicePrompt] = []
         self._uses = count()
         for ready in self._voices.values():

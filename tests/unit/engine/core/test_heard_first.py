@@ -92,7 +92,7 @@ def test_a_rest_that_fails_ends_its_own_utterance_and_no_other(monkeypatch: pyte
 def test_a_rest_that_fails_does_not_end_who_made_way_before(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = HandDrivenEngine()
     away, broken = begun(engine, "away"), begun(engine, "broken")
-    while len(engine.core._pipeline.token2wav.clauses_with_rests) < 2:
+    while len(engine.core._pipeline.token2wav.clauses_with_remainders) < 2:
         assert engine.step()
     (utterance, _) = engine.core._roster
     engine.set_aside(utterance)
