@@ -11,8 +11,8 @@ from voicegate.engine.text.tags import EXPRESSIVE_TAGS, NOTATION_TOKENS
 
 # No first or later sentence is cut at a comma for the sake of an early sound.
 _WHOLE_LETTERS = 1 << 20
-# Lower -> more calls; higher -> a longer time until the next sentences come.
-_BLOCK_CHARS = 4096
+# Lower -> more calls; higher -> a longer time until the next sentences come: 5 ms for texts that are hard to read.
+_BLOCK_CHARS = 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from voicegate.gateway.cli.terminal import Bar, CommandError, note, replacing, s
 from voicegate.gateway.config import from_environment
 
 _PATH: Final = "/v1/audio/jobs"
-# A text is cut while its request waits: some 10 s for the longest.
+# A text is cut while its request waits: some seconds for a book, 20 for the longest of nothing but brackets.
 _TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 1.0
 _FORMATS: Final = ("mp3", "opus", "aac", "flac", "wav", "pcm")

@@ -13,8 +13,9 @@ from voicegate.engine.preview import sentences
 PART_BYTES: Final = 600
 # From here on a part ends where its paragraph does.
 _LEAST_BYTES: Final = PART_BYTES // 2
-# Between two blocks of a few thousand characters. Lower -> live streams wait for this thread more often.
-_PAUSE_S: Final = 0.002
+# Pauses, in times of the work between them. This thread's work holds up the event loop at each of its system calls, for
+# up to 5 ms. Lower -> first audio of live streams is later meanwhile; higher -> the request waits longer.
+_PAUSES: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,11 @@ def parts_of(inputs: Sequence[str], language: str, *, has_breaks: bool) -> list[
 
 
 def _sentences(text: str, language: str, has_breaks: bool) -> Iterator[str]:
+    begun_s = time.thread_time()
     for some in sentences(text, language, has_breaks=has_breaks):
         yield from some
-        time.sleep(_PAUSE_S)
+        time.sleep(_PAUSES * (time.thread_time() - begun_s))
+        begun_s = time.thread_time()
 
 
 def _joined(pieces: Iterator[str]) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """How a long text becomes parts: nothing is lost, none is long, and paragraphs stay whole where they can."""
 
+import time
+
 import pytest
 
 from voicegate.gateway.server.jobs.cutting import PART_BYTES, parts_of
@@ -39,3 +41,13 @@ def test_texts_share_no_part() -> None:
     parts = parts_of(["One.", "Two.", ENGLISH * 10], "en", has_breaks=True)
     assert [(part.input, part.text) for part in parts[:2]] == [(0, "One."), (1, "Two.")]
     assert {part.input for part in parts[2:]} == {2}
+
+
+def test_a_long_text_leaves_most_of_the_time_to_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that computes without a break holds up each system call of the event loop's."""
+    pauses_s: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses_s.append)
+    text, begun_s = "<a " * 20_000, time.thread_time()
+    parts_of([text], "en", has_breaks=True)
+    assert sum(pauses_s) > 2 * (time.thread_time() - begun_s)
+    assert len(pauses_s) > len(text) / 1000
