@@ -8,13 +8,13 @@ from typing import Final
 
 # --- whose turn it is (policy.py) -----------------------------------------------------------------------------
 
-# A new request who has waited for so long is overtaken by no listener. Higher -> fewer gaps under load; lower -> no
+# A new request that has waited for so long is overtaken by no listener. Higher -> fewer gaps under load; lower -> no
 # late start is very late.
 PATIENCE_S: Final = 1.0
 # A listener with more than this, and than the guard, can wait: several blocks' time.
 # Higher -> clauses hold memory longer, new requests wait for more of others' blocks; lower -> less reserve.
 COMFORT_S: Final = 1.0
-# A listener who has less than this to play overtakes utterances that nobody has heard yet.
+# A listener who has less than this to play overtakes new requests.
 # Higher -> fewer underruns under load; lower -> sooner first audio under load.
 GUARD_S: Final = 0.15
 # A GPU's guard while the listener's next clause waits for room in the models; on a CPU it is the whole lead.
@@ -31,15 +31,15 @@ FEW_DUE: Final = 9
 
 # --- the lanes' next steps (policy.py) ------------------------------------------------------------------------
 
-# Prompts that one LLM step reads. Higher -> a burst of new requests is through sooner; lower -> nobody's next token
+# Prompts that one LLM step reads. Higher -> a burst of new requests is through sooner; lower -> no next token
 # waits long for it.
 MAX_PREFILLS: Final = 8
 # Rows of the next LLM step, from which on none is launched ahead of its turn beside the flow. The device has work until
 # the host has looked at the last one, and more rows gather. Higher -> the flow is slowed down more; lower -> where rows
 # are few each token waits for the host.
 ENOUGH_ROWS: Final = 16
-# While new requests wait for tokens and a step has more rows than that, one step of so many takes along who has plenty
-# left. The others have few rows: they take half as long and leave the flow more. Higher -> clauses of buffered ones
+# While new requests wait for tokens and a step has more rows than that, one step of so many takes buffered ones along.
+# The others have few rows: they take half as long and leave the flow more. Higher -> clauses of buffered ones
 # hold memory longer; lower -> new requests' tokens take longer (docs/adr/0009).
 BUFFERED_STEP_EVERY: Final = 4
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
@@ -50,7 +50,7 @@ ENOUGH_BATCHES: Final = 2
 # -> new requests wait for more batches at heavy loads; lower -> they wait for more rows, and for what was launched
 # ahead, at light ones (docs/adr/0009).
 BUSY_SHARE: Final = 0.5
-# Euler steps in one launch of a batch for listeners. Higher -> a new request, or who is about to have an underrun,
+# Euler steps in one launch of a batch for listeners. Higher -> a new request, or an underrun that is near,
 # waits longer for what is under way; lower -> the device waits for the thread (docs/adr/0009).
 STEPS_FOR_LISTENERS: Final = 3
 # Frames times steps of any launch: 10 ms of a GPU at most. Higher -> others wait longer; lower -> more launches.
@@ -108,8 +108,8 @@ LETTERS_PER_WORD: Final = 5.0
 # How much that assumption weighs, in seconds of text seen. Lower -> one slow word delays the start; higher -> a slow
 # writer is taken for a fast one, and its listener waits between the first block and the second.
 ASSUMED_FOR_S: Final = 0.1
-# Faster than that nobody is taken for: words that came at once may have been held back on their way. Higher -> who
-# writes in bursts is overtaken by the first block; lower -> who writes fast is heard later.
+# No writer is taken to be faster: words that came at once may have been held back on their way. Higher -> one that
+# writes in bursts is overtaken by the first block; lower -> one that writes fast is heard later.
 FASTEST_LETTERS_PER_S: Final = 125.0
 # Pieces so soon after one another were sent together. Higher -> a quick start is one piece, and a slow writer is
 # overtaken; lower -> pieces that one packet brought are taken for an uneven hand.
@@ -120,8 +120,8 @@ UNEVEN_FOR_WORDS: Final = 0.1
 # How much the letters of a word vary, as the square of their deviation over their mean. Higher -> later first sound;
 # lower -> more writers are overtaken by the first block.
 WORD_VARIATION: Final = 0.05
-# So many standard deviations fewer words are counted on than are to be expected. Higher -> first sound later of who
-# writes unevenly; lower -> more of them are overtaken by the first block (docs/adr/0006).
+# So many standard deviations fewer words are counted on than are to be expected. Higher -> uneven writers are heard
+# later; lower -> more of them are overtaken by the first block (docs/adr/0006).
 DEVIATIONS: Final = 1.5
 # A first block may have so many times the share of what the words but the last are worth. Or it has the share of what
 # all are worth. No start takes a word longer for that. Higher -> first sound sooner, and words

@@ -213,7 +213,7 @@ class EngineCore:
     def _read_texts(self, now_s: float, *, is_lacking: bool) -> None:
         """Reads texts whose speech is needed soon, in turn and for a moment at most: the others' speech goes on.
 
-        `is_lacking`: of those who have nothing that the LLM could read, else of the others.
+        `is_lacking`: of those that have nothing for the LLM to read, else of the others.
         """
         spent_s = 0.0
         while self._roster.readers and (readers := self._roster.next_readers(now_s, is_lacking=is_lacking)):
@@ -226,7 +226,7 @@ class EngineCore:
                         self._speaking.take_text(utterance)
                         self._roster.note_text(utterance)
                     spent_s += self._clock() - begun_s
-                    is_quick = not utterance.num_started_clauses and utterance.num_vain_bites < constants.FIRST_BITES
+                    is_quick = not utterance.has_begun and utterance.num_vain_bites < constants.FIRST_BITES
                     if spent_s > (constants.FIRST_READING_S if is_quick else constants.READING_S):
                         return
                     if utterance.key not in self._roster.utterances or not (feed.lacks_clause and feed.has_unread):
@@ -354,7 +354,7 @@ class EngineCore:
         return self._guarding((utterance,))
 
     def _fail_all_of(self, utterances: Sequence[Utterance], error: Exception) -> None:
-        """`error` was raised in a guard: where several share a step nobody knows whose fault it was."""
+        """`error` was raised in a guard: where several share a step it may be the fault of any."""
         if len(utterances) == 1:
             log.error("utterance_failed", utterance=utterances[0].utterance_id, exc_info=error)
         else:

@@ -9,7 +9,7 @@ from voicegate.engine.core.utterance import Utterance
 class Guard:
     """`with Guard(fail, utterances):` what goes wrong inside ends these utterances, and nothing else.
 
-    Where several share a step, nobody knows whose fault it was. A class, not a generator: thousands are entered a
+    Where several share a step, it may be the fault of any. A class, not a generator: thousands are entered a
     second, on the thread that a GPU waits for.
     """
 

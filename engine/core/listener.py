@@ -1,7 +1,7 @@
 """One listener's audio left to play, as far as can be known: the deadline that urgency goes by. Pure.
 
 It is taken to play from its first packet on, without a break. What its player reports corrects that, but only towards
-having more left: nobody comes before others by saying that it has less.
+having more left: none comes before others by saying that it has less.
 """
 
 import math
@@ -19,7 +19,7 @@ class Listener:
     def __init__(self) -> None:
         self.deadline_s: float | None = None
         self._underrun_s: float | None = None  # of the moment at which its clock last ran
-        self._soonest_s = -math.inf  # the same for who plays without a break
+        self._soonest_s = -math.inf  # the same for a player without a break
         self._reserve_s = 0.0
         self._stands_since_s: float | None = None
 
@@ -38,8 +38,8 @@ class Listener:
         self._set_deadline()
 
     def wait_anew(self, now_s: float) -> None:
-        """Its context comes back from rest. Where all was played, nobody waits in the middle of speech: it is a new
-        request again."""
+        """Its context comes back from rest. Where all was played, this is no gap amid speech: it is a new request
+        again."""
         clock_s = now_s if self._stands_since_s is None else self._stands_since_s
         if self._underrun_s is not None and self._underrun_s <= clock_s:
             self._underrun_s = self.deadline_s = None

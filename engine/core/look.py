@@ -20,7 +20,7 @@ class Waiting(NamedTuple):
     view: StreamView
     utterance: Utterance
     clause: Clause
-    is_pressing: bool  # it goes before all who are not
+    is_pressing: bool  # it goes before all that are not
 
 
 class Needs(NamedTuple):
@@ -110,7 +110,7 @@ class Look:
         if generating is None and ready is None and front.batch is None:
             return None, math.inf
         # A clause holds flow memory for as long as it is active: where others wait for room it is finished (ADR 0008).
-        # Also one whose listener asked for a short lead and then paused: for how long nobody knows.
+        # Also one whose listener asked for a short lead and then paused, for a time that is not known.
         has_own_lead = utterance.request.lead_ms is not None and utterance.listener.held_s is None
         is_finished_first = is_room_short and not has_own_lead
         view = StreamView(  # without names, which would take as long again

@@ -178,7 +178,7 @@ class Pipeline:
     def can_start(self, clause: Clause) -> bool:
         """Whether the models have room to start it, or to render it again; flow blocks, so many as it will likely fill.
 
-        Whoever is alone may try: nobody else's end would make more room.
+        A single one may try: no other's end would make more room.
         """
         if len(self.active) >= self._config.max_active_clauses:
             return False
@@ -220,7 +220,7 @@ class Pipeline:
         for it. It shows here.
         """
         passes = {clause.llm_pass.sequence_id: clause for clause in clauses if clause.llm_pass is not None}
-        left = self.llm.launch(list(passes))  # who cannot go on now
+        left = self.llm.launch(list(passes))  # those that cannot go on now
         if num_rows := len(passes) - len(left):
             self.tally.note_batch("llm", num_rows)
             self._num_llm_steps += 1

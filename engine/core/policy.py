@@ -82,7 +82,7 @@ def due_at_s(view: StreamView) -> float:
 
 
 def pressing_at_s(view: StreamView, limits: Limits) -> float:
-    """From when on it goes before all who are not pressing.
+    """From when on it goes before all that are not pressing.
 
     A new request that waits for room never does. Once begun it is one listener more, and those who are about to have
     an underrun can bear that least.
@@ -157,7 +157,7 @@ class _Side:
         self.ready: list[Ranked] = []  # with a block that is in no batch
         self.running: int | None = None  # the batch that solves a block of some
         self.first: Rank | None = None  # of those, the most urgent
-        self.is_buffered = True  # all have plenty left, those who lack tokens of their next block among them
+        self.is_buffered = True  # all have plenty left, also those that lack tokens of their next block
 
 
 class _Work:
@@ -167,7 +167,7 @@ class _Work:
         self.new_requests, self.listeners = _Side(), _Side()
         self.decodes: list[Ranked] = []  # whose LLM pass may go on
         self.prompts: list[Ranked] = []  # likewise, by reading the whole prompt
-        self.lacking: list[Ranked] = []  # who have no block, but may have the tokens of one
+        self.lacking: list[Ranked] = []  # without a block, but with an LLM step that may bring one
         self.lacks_first_tokens = False  # some of those are new requests
         self.is_token_urgent = False  # some are new requests, or about to have an underrun
         for ranked in due:
@@ -227,7 +227,7 @@ def _first(side: _Side) -> Rank:
 
 
 def _llm_step(work: _Work, limits: Limits, intake: Intake, *, is_beside_flow: bool) -> tuple[int, ...]:
-    """All whose pass can go on; but while a new request waits for tokens most steps leave out who has plenty left."""
+    """All whose pass can go on; but while a new request waits for tokens most steps leave out the buffered ones."""
     is_ahead = intake.is_llm_busy and len(work.decodes) + len(work.prompts) >= constants.ENOUGH_ROWS
     if not intake.takes_llm_step or (is_beside_flow and is_ahead):
         return ()
@@ -243,7 +243,7 @@ def _llm_step(work: _Work, limits: Limits, intake: Intake, *, is_beside_flow: bo
 
 
 def _flow_goes_first(work: _Work, limits: Limits, intake: Intake) -> bool:
-    """Whether tokens that nobody waits for would only slow it down: it is at first blocks, or has enough in waiting."""
+    """Whether tokens that are not urgent would only slow it down: it is at first blocks, or has enough in waiting."""
     num_frames = sum([view.block_frames for _, view in work.listeners.ready])
     is_enough = num_frames >= constants.ENOUGH_BATCHES * limits.flow_batch.num_frames
     is_at_first_blocks = work.new_requests.running is not None or intake.has_first_blocks_under_way
@@ -268,8 +268,8 @@ def _flow_step(
             continue
         other = work.listeners if side is work.new_requests else work.new_requests
         if limits.is_concurrent and other.running is None:
-            # Two batches in turn take longer than both in one. Where few have work a block that nobody needs soon would
-            # cost a new request milliseconds.
+            # Two batches in turn take longer than both in one. But where few have work, a block that is not needed soon
+            # would cost a new request milliseconds.
             willing = other.ready if is_busy else [ranked for ranked in other.ready if ranked[0][0] < BUFFERED]
             num_frames = limits.flow_batch.num_frames - sum([view.block_frames for view in taken])
             room = BatchSize(max(limits.flow_batch.num_rows - len(taken), 0), max(num_frames, 0))
@@ -296,7 +296,7 @@ def euler_steps_at_once(num_frames: int, *, is_first: bool) -> int:
     """Euler steps of a batch of so many frames that a GPU is given in one launch.
 
     Each launch costs the engine's thread a decision, two marks and a wake-up: as much as a small batch's step takes the
-    device. First blocks are solved in one go: nobody but who has an underrun goes before them.
+    device. First blocks are solved in one go: only an underrun that is near goes before them.
     """
     most = max(constants.MAX_FRAME_STEPS // max(num_frames, 1), 1)
     return most if is_first else min(most, constants.STEPS_FOR_LISTENERS)

@@ -81,7 +81,7 @@ class Reprefills:
         return growing, now_s
 
     def first_block(self, utterance: Utterance, clause: Clause, now_s: float, *, are_many: bool) -> "FirstBlock":
-        """With how many speech tokens a pass begins. `are_many`: who have work due.
+        """With how many speech tokens a pass begins. `are_many`: many have work due.
 
         whole text    the short block, if it is heard sooner for that (`_begins_short`) and few have work; else the
                       usual one
@@ -142,8 +142,9 @@ def _comes_first(clause: Clause) -> bool:
 def _begins_short(utterance: Utterance) -> bool:
     """Whether its next pass, of text that is whole, is heard sooner for a short first block (docs/adr/0007).
 
-    Only its first pass: later ones have a listener with sound to play. A seed promises the same sound whatever the load
-    and whenever the text comes. In quick speech, and in long packets, hardly anything is heard of a short first block.
+    Only its first pass: later ones have a listener with sound to play, or come back from rest and sound as without it.
+    A seed promises the same sound whatever the load and whenever the text comes. In quick speech, and in long packets,
+    hardly anything is heard of a short first block.
     """
     request = utterance.request
     is_first = not utterance.num_started_clauses and not utterance.feed.is_bistream

@@ -1,4 +1,4 @@
-"""Room in the models: who is given it, when, and who gives it back where all of it is taken."""
+"""Room in the models: which clause is given it, when, and which gives it back where all of it is taken."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -43,19 +43,17 @@ class Room:
         self._voices = voices
         self._guarding = guarding
         self._fail = fail
-        self._num_releases = 0  # of the pipeline, when room was last given out to whoever waits
+        self._num_releases = 0  # of the pipeline, when room was last given out to all that wait
         self._refused: Clause | None = None  # the first for which there was none then: others wait until it has some
 
     @property
     def num_welcome(self) -> int:
-        """New requests that would find some, or a place among those who wait for it."""
+        """New requests that would find some, or a place among those that wait for it."""
         roster = self._roster
         # None that waits for a voice alone has been refused room.
         num_free = 0 if roster.is_room_short else self._config.max_active_clauses - len(self._pipeline.active)
         # New requests with text of which nothing is known yet may come to wait, too.
-        unread = [
-            key for key, each in roster.readers.items() if not each.num_started_clauses and key not in roster.waiting
-        ]
+        unread = [key for key, each in roster.readers.items() if not each.has_begun and key not in roster.waiting]
         return max(num_free + self._config.max_waiting_utterances - len(roster.waiting) - len(unread), 0)
 
     def give_out(self, now_s: float) -> None:
@@ -76,7 +74,7 @@ class Room:
         awaited_since_s = self._awaited_since_s() if roster.waiting else math.inf
         waits = [each for each in roster.waiting.values() if is_open or each.is_pressing]
         for _, utterance, clause, _ in sorted(waits, key=lambda each: urgency(each.view, now_s, roster.limits)):
-            if utterance.voice.flow_prompt.rendered is None:  # it is in nobody's way, and nobody's end helps it
+            if utterance.voice.flow_prompt.rendered is None:  # it is in no other's way, and no other's end helps it
                 self._arrivals.bring_back(utterance.voice)
                 num_voiceless += 1
                 continue
@@ -109,7 +107,7 @@ class Room:
         return is_later and self._voices.is_leaving(utterance.voice)
 
     def _awaited_since_s(self) -> float:
-        """Since when anybody has waited for the room of a voice that is leaving; infinite: nobody does."""
+        """Since when some have waited for the room of a voice that is leaving; infinite: none do."""
         if not self._voices.is_any_leaving:
             return math.inf
         awaiting = (each for each in self._roster if each.clauses and each.voice.flow_prompt.rendered is None)

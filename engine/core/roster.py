@@ -23,19 +23,19 @@ class Roster:
     def __init__(
         self, look: Look, limits: Limits, guarding: Callable[[Sequence[Utterance]], Guard], changed: set[int]
     ) -> None:
-        """`changed`: keys of utterances that are to be looked at; whoever changes one adds it."""
+        """`changed`: keys of utterances that are to be looked at: each change of one adds its key."""
         self.utterances: dict[int, Utterance] = {}  # by key: the order of submission
         self.by_id: dict[UtteranceId, Utterance] = {}
         self._look = look
         self._guarding = guarding
         self.changed = changed
         self._limits_of_many = limits
-        has_two = limits.light_guard_s != limits.guard_s  # else nobody has to be looked at again where they change
+        has_two = limits.light_guard_s != limits.guard_s  # else none has to be looked at again where they change
         self._limits_of_few = replace(limits, guard_s=limits.light_guard_s) if has_two else limits
         self.limits = self._limits_of_few  # to go by now
-        self._are_many = False  # who have work due
+        self._are_many = False  # with work due
         self.is_room_short = False  # some were left waiting for it: what holds some is finished
-        # By key, what those need who were looked at; some of it once more, to be found at once:
+        # By key, needs as of the last look; parts of them once more, to be found at once:
         self.needs: dict[int, Needs] = {}
         self.due: dict[int, Ranked] = {}
         self.waiting: dict[int, Waiting] = {}
@@ -46,7 +46,7 @@ class Roster:
         self._alarms_s: dict[int, float] = {}
         self._first_alarm_s = math.inf  # none comes earlier
 
-    # --- who there is -----------------------------------------------------------------------------------------
+    # --- the utterances ---------------------------------------------------------------------------------------
 
     def add(self, utterance: Utterance) -> None:
         self.utterances[utterance.key] = self.by_id[utterance.utterance_id] = utterance
@@ -64,13 +64,13 @@ class Roster:
         return iter(list(self.utterances.values()))
 
     def owners(self, clauses: Iterable[Clause]) -> list[Utterance]:
-        """Without those who have ended, though something of theirs could not be given back."""
+        """Without those that have ended, though something of theirs could not be given back."""
         return [self.utterances[clause.key] for clause in clauses if clause.key in self.utterances]
 
     # --- looks ------------------------------------------------------------------------------------------------
 
     def look(self, now_s: float) -> None:
-        """At whom something has changed, or whose alarm has come. All that is known is true for `now_s` then."""
+        """Looks at all that have changed, or whose alarm has come. What is known here is true for `now_s` then."""
         if self._first_alarm_s <= now_s:
             rung = [key for key, alarm_s in self._alarms_s.items() if alarm_s <= now_s]
             for key in rung:
@@ -110,19 +110,19 @@ class Roster:
             self._change_all()
 
     def note_room(self, *, num_voiceless: int = 0) -> None:
-        """Room was given out: whoever waits now waits for others to end, but for some who wait for their voice."""
+        """Room was given out: all that wait now wait for others to end, but for some that wait for their voice."""
         is_short = len(self.waiting) > num_voiceless
         if is_short is not self.is_room_short:
             self.is_room_short = is_short
-            self._change_all()  # who was held back within a clause, and who will be
+            self._change_all()  # those held back within a clause, and those that will be
 
     def _change_all(self) -> None:
         self.changed.update(self.utterances.keys() - self.resting.keys())
 
-    # --- who needs what ---------------------------------------------------------------------------------------
+    # --- what they need ---------------------------------------------------------------------------------------
 
     def are_many(self, *, num_more: int = 0) -> bool:
-        """Whether many have work due, with so many who have begun since the last look."""
+        """Whether many have work due, with so many that have begun since the last look."""
         return len(self.due) + num_more >= (constants.FEW_DUE if self._are_many else constants.MANY_DUE)
 
     def next_readers(self, now_s: float, *, is_lacking: bool) -> list[Utterance]:

@@ -41,7 +41,7 @@ class Speaking:
         self._retire_spoken(utterance)
 
     def start(self, utterance: Utterance, clause: Clause, *, are_many: bool) -> None:
-        """There is room for it: its pass begins, or what was set aside sounds again. `are_many`: who have work due."""
+        """There is room for it: its pass begins, or what was set aside sounds again. `are_many`: many have work due."""
         if clause.is_set_aside:
             self._pipeline.render(clause, utterance.voice, speed=utterance.request.speed)
             return

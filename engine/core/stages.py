@@ -68,7 +68,7 @@ class Stages:
     model: ModelConfig
     tokenizer: TextTokenizer
     llm: LlmBackend
-    flow: FlowBackend[Any, Any]  # of what it makes nobody else knows the types
+    flow: FlowBackend[Any, Any]  # only it knows the types of what it makes
     vocoder: VocoderBackend
     voices: Mapping[str, ReadyVoice]  # at the start; see engine.voice_shelf
     token2wav_lane: Lane = HOST_LANE  # flow and vocoder

@@ -86,7 +86,7 @@ class Token2wav:
         `is_first`: none of their listeners has heard anything.
         """
         streams = [each.rendering.flow for each in clauses if each.rendering is not None]
-        # A processor is shared by all: whoever is more urgent comes between any two steps.
+        # A processor is shared by all: what is more urgent comes between any two steps.
         num_frames = sum(each.next_num_frames for each in streams)
         num_at_once = euler_steps_at_once(num_frames, is_first=is_first) if self._is_concurrent else 1
         with self._lane.active():
@@ -136,7 +136,7 @@ class Token2wav:
         return list(batch.clauses) if batch is not None else []
 
     def leave(self, clause: Clause) -> None:
-        """The flow drops the stream from its batch when it is closed; what nobody waits for is not solved further."""
+        """The flow drops the stream from its batch when it is closed; a batch without streams is not solved further."""
         self._remainders = [each for each in self._remainders if each.clause is not clause]
         number, clause.batch = clause.batch, None
         batch = self._batches.get(number) if number is not None else None
@@ -250,4 +250,5 @@ class Token2wav:
                 if is_final:
                     clause.state = ClauseState.SPOKEN
                 yield clause, samples.numpy()[num_heard:]
-            self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))  # after what somebody waits for
+            # After the samples, which are waited for.
+            self._tally.took("vocoder", rendered.mark.seconds_since(rendered.begin))

@@ -117,7 +117,7 @@ class Utterance:
 
     @property
     def waiting_since_s(self) -> float:
-        """Engine clock: since when there is something to say, or text of which nobody knows yet; infinite: never.
+        """Engine clock: since when there is something to say, or text that is not read yet; infinite: never.
 
         After a rest it waits anew.
         """

@@ -39,7 +39,7 @@ def check_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer) -> N
 
 
 def ready_voice(voice: Voice, model: ModelConfig, tokenizer: TextTokenizer, flow: FlowBackend[Any, Any]) -> ReadyVoice:
-    """At once, for when nobody speaks yet. Raises VoiceRefused, PromptError and FlowError."""
+    """At once, before there is speech. Raises VoiceRefused, PromptError and FlowError."""
     prompt, flow_prompt = _prompts_of(voice, model, tokenizer)
     return ReadyVoice(voice, prompt, VoicePrompt.of(flow.prepare(flow_prompt)))
 
@@ -77,7 +77,7 @@ class VoiceShelf:
         self._in_use = in_use
         self._num_blocks = prompt_blocks(stages.voice_room, stages.flow)
         self._voices = dict(stages.voices)
-        self._prepared: dict[int, VoicePrompt] = {}  # of voices that nobody has put up yet, by id
+        self._prepared: dict[int, VoicePrompt] = {}  # of voices that are not installed yet, by id
         self._retired: list[VoicePrompt] = []  # of voices taken away that utterances still speak with
         # Spoken with, and to go for one that waits for their room: an utterance that begins later, or comes back from
         # rest, does not begin with them (room.py).
@@ -90,11 +90,11 @@ class VoiceShelf:
         return self._voices[name]
 
     def note_use(self, voice: ReadyVoice) -> None:
-        """Somebody speaks with it, or has done until now."""
+        """An utterance speaks with it, or has done until now."""
         voice.flow_prompt.last_use = next(self._uses)
 
     def begin(self, voice: Voice) -> tuple[PassPrompt, PromptRendering[Any]] | None:
-        """Its prompt's rendering, which somebody else drives. None: others speak with all that fill the room.
+        """Its prompt's rendering, which the caller drives. None: others speak with all that fill the room.
 
         Raises VoiceRefused, PromptError and FlowError.
         """

@@ -89,7 +89,6 @@ def stub_utterance(
         request=SimpleNamespace(lead_ms=lead_ms),
         feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False),
         num_vain_bites=0,
-        num_started_clauses=0,
         has_begun=False,
         stalls_at_s=lambda *_: stalls_s,
         is_at_rest=False,

@@ -207,6 +207,20 @@ def test_a_context_that_comes_back_waits_its_turn_behind_an_older_new_request_an
     assert order == [holder, listener, new_request, resting]
 
 
+def test_text_of_a_context_that_comes_back_may_come_to_wait_for_room_as_a_new_requests() -> None:
+    engine = hollow_engine()
+    for name in ("a", "b"):
+        utterance_id = engine.submit(name)
+        engine.core.push_text(utterance_id, FIRST)
+        engine.core.flush_text(utterance_id, "f")
+        engine.run()
+    num_welcome = engine.core.num_welcome
+    engine.core.push_text(UtteranceId("a"), SECOND)
+    assert engine.core.num_welcome == num_welcome - 1
+    engine.core.push_text(engine.submit("c"), SECOND)
+    assert engine.core.num_welcome == num_welcome - 2
+
+
 def test_a_rest_makes_no_slow_writer() -> None:
     """Its words come as fast as before: it has paused as soon, and as many words are promised."""
     engine = hollow_engine(STALLING)
