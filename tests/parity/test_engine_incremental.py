@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine, Heard
 from tests.support.word_times import words_in_time
+from voicegate.engine.core import constants
 from voicegate.engine.interface import Cancelled, Done, Flushed, SpeakingMode, UtteranceId
 
 MODE = SpeakingMode.INCREMENTAL
@@ -131,10 +132,19 @@ def test_a_later_sentence_waits_until_it_is_whole_behind_the_audio_before_it() -
 def test_a_writer_who_stalls_has_what_is_whole_said_and_goes_on_later() -> None:
     writer = Writer()
     writer.write(["Please", " put", " the", " milk", " back", " in", " the", " fr"])
-    writer.wait(30.0)
+    writer.wait(constants.HALF_WORD_S - 0.1)
     assert said(writer.heard) == "Please put the milk back in the"
     writer.write(["idge", " when", " you", " are", " done."])
     assert said(writer.end()) == SENTENCE
+
+
+def test_half_a_word_is_said_when_its_writer_stalls_for_long() -> None:
+    writer = Writer()
+    writer.write(["Please", " put", " the", " milk", " back", " in", " the", " fr"])
+    writer.wait(30.0)
+    assert said(writer.heard) == "Please put the milk back in the fr"
+    writer.write(["idge", "."])
+    assert said(writer.end()) == "Please put the milk back in the fr idge."
 
 
 def test_a_flush_is_answered_when_what_came_before_it_is_spoken() -> None:
