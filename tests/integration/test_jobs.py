@@ -214,17 +214,22 @@ async def test_live_streams_find_a_reserve_and_then_take_places_from_parts(tmp_p
 class OfClauses(FakeEngine):
     """An engine with room for few clauses, among whose places most are of those who wait: a GPU of 24 GB."""
 
+    is_late = False  # with its gauges, as one in another process
+
     @property
     def room(self) -> int:
         return max(80 + 32 - self.num_placed, 0)
 
     def stats(self) -> EngineStats:
-        return EngineStats(gauges={"max_active_clauses": 80, "active_clauses": self.num_placed, "waiting_clauses": 0})
+        num_active = 0 if self.is_late else self.num_placed
+        return EngineStats(gauges={"max_active_clauses": 80, "active_clauses": num_active, "waiting_clauses": 0})
 
 
-async def test_parts_go_by_the_clauses_of_an_engine_that_tells_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_parts_go_by_the_clauses_of_an_engine_that_tells_them(tmp_path: Path, is_late: bool) -> None:
     stalled = {number: Fault(FaultKind.STALL, after_ms=100) for number in range(100)}
     engine = OfClauses(Script(max_utterances=1024, faults=stalled))
+    engine.is_late = is_late
     config = GatewayConfig(port=0, jobs_dir=tmp_path, jobs_spare_bytes=0)
     async with running_gateway(config, engine) as url, client_of(url) as client:
         await added(client, ["Hello there."] * 100)
@@ -242,6 +247,9 @@ async def test_live_streams_are_encoded_while_files_of_jobs_take_all_other_threa
         try:
             fields = {"input": "Hello there.", "voice": "hum", "response_format": "mp3"}
             assert len((await client.post("/v1/audio/speech", json=fields)).content) > 1000
+            async with connect_to(served.url) as live:
+                await live.speak("a", "Hello there.")
+                assert (await live.until_done("a")).packets
         finally:
             is_over.set()
             await joining

@@ -143,7 +143,9 @@ class Runner:
         places = places_of(self._services.engine)
         num_on_their_way = sum(part.is_on_its_way for part in self._running)
         num_sounding = sum(part.has_place and not part.is_on_its_way for part in self._running)
-        num_left = places.num_free - (places.most_of_one - 1) * num_sounding - _reserve(places)
+        # An engine of several processes tells its places some time later.
+        num_left = min(places.num_free, places.num_all - num_sounding) - _reserve(places)
+        num_left -= (places.most_of_one - 1) * num_sounding
         num_free = num_left // places.most_of_one - num_on_their_way
         return min(num_free, _MAX_RUNNING - len(self._running))
 
