@@ -20,7 +20,8 @@ class Listener:
         self.deadline_s: float | None = None
         self._underrun_s: float | None = None  # of the moment at which its clock last ran
         self._soonest_s = -math.inf  # the same for a player without a break
-        self._reserve_s = 0.0
+        self._num_underruns = 0  # by its latest report
+        self._num_rests = 0  # each made its player run out of audio once, which is no underrun
         self._stands_since_s: float | None = None
 
     @property
@@ -43,6 +44,7 @@ class Listener:
         clock_s = now_s if self._stands_since_s is None else self._stands_since_s
         if self._underrun_s is not None and self._underrun_s <= clock_s:
             self._underrun_s = self.deadline_s = None
+            self._num_rests += 1
 
     def note(self, report: ListenerReport, *, made_s: float, now_s: float) -> None:
         """`made_s`: audio so far. Its player has the rest in hand, or it is on its way there."""
@@ -53,10 +55,13 @@ class Listener:
                 in_hand_s = max(made_s - report.played_ms / 1000, self._soonest_s - now_s, 0.0)
             self._underrun_s = now_s + in_hand_s
         self._stands_since_s = None if report.is_playing else now_s
-        self._reserve_s = min(report.num_underruns * constants.RESERVE_PER_UNDERRUN_S, constants.MAX_RESERVE_S)
+        self._num_underruns = report.num_underruns
         self._set_deadline()
 
     def _set_deadline(self) -> None:
-        if self._underrun_s is not None:
-            is_still = self._stands_since_s is not None
-            self.deadline_s = math.inf if is_still else self._underrun_s - self._reserve_s
+        if self._underrun_s is None:
+            return
+        num_underruns = max(self._num_underruns - self._num_rests, 0)
+        reserve_s = min(num_underruns * constants.RESERVE_PER_UNDERRUN_S, constants.MAX_RESERVE_S)
+        is_still = self._stands_since_s is not None
+        self.deadline_s = math.inf if is_still else self._underrun_s - reserve_s

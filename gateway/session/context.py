@@ -186,6 +186,7 @@ class Context:
             self.has_unflushed_text = True
             if self.is_at_rest and may_sound(text):
                 self.is_at_rest, self.is_returning = False, True
+                self.listener.come_back(now_s)
                 return [*self._tell_engine(PushText(self.utterance_id, text)), Submit(self.request, is_return=True)]
             return self._tell_engine(PushText(self.utterance_id, text))
         self.prelude.add(text)

@@ -350,11 +350,12 @@ class Session:
         return handle
 
     def _to_context(self, message: ContextMessage, now_s: float) -> list[Action]:
+        context = self._contexts.get(message.context)
         if isinstance(message, wire.Playback):
             more = self._underruns.reported(message.context, message.underruns)
-            for observer in self._observers:
+            # A player runs out of audio at a rest, too: there is no more to be heard.
+            for observer in self._observers if context is None or not context.is_at_rest else ():
                 observer.underruns(more)
-        context = self._contexts.get(message.context)
         if context is None:
             # A player reports until it has played everything, so its last reports come after `done`.
             is_report = isinstance(message, wire.Playback)

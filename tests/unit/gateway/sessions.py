@@ -1,10 +1,12 @@
 """Sessions to test with: their engine, and a context brought into a given state."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from voicegate.engine.interface import EngineInfo, SpeakingMode, UtteranceId, VoiceInfo
 from voicegate.gateway.session.actions import Action, PushText, Send, SendAudio, Submit
 from voicegate.gateway.session.context import ContextState
+from voicegate.gateway.session.observer import Observer
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.session import Session
 from voicegate.protocol import messages as wire
@@ -32,8 +34,8 @@ MESSAGES: dict[type, Any] = {
 }
 
 
-def new_session(**limits: Any) -> Session:
-    return Session(session_id="s", info=INFO, limits=SessionLimits(**limits))
+def new_session(*, observers: Sequence[Observer] = (), **limits: Any) -> Session:
+    return Session(session_id="s", info=INFO, limits=SessionLimits(**limits), observers=observers)
 
 
 def open_context(session: Session, context: str = "a", **fields: Any) -> UtteranceId:

@@ -69,6 +69,17 @@ def test_who_comes_back_when_all_was_played_waits_anew() -> None:
     assert listener.deadline_s == 21.0
 
 
+def test_a_rest_that_outlasts_the_audio_is_no_underrun_of_its_player() -> None:
+    """Else a listener of an agent that pauses would be served a second earlier from its fourth pause on."""
+    listener = heard(audio_s=4.0, at_s=10.0)
+    listener.note(ListenerReport(played_ms=4_000, num_underruns=1), made_s=4.0, now_s=14.5)
+    listener.wait_anew(20.0)
+    listener.send(4.0, 20.0)
+    assert listener.deadline_s == 24.0
+    listener.note(ListenerReport(played_ms=5_000, num_underruns=2), made_s=8.0, now_s=21.0)
+    assert listener.deadline_s == 23.75, "this one was one"
+
+
 def test_who_paused_with_audio_in_hand_comes_back_to_it() -> None:
     listener = heard(audio_s=4.0, at_s=10.0)
     listener.note(ListenerReport(played_ms=1_000, is_playing=False), made_s=4.0, now_s=11.0)

@@ -24,6 +24,19 @@ def test_a_listener_who_had_an_underrun_goes_on_when_more_comes() -> None:
     assert clock.lowest_lead_s == pytest.approx(-0.4)
 
 
+def test_a_pause_after_which_a_context_comes_back_is_no_gap() -> None:
+    clock = ListenerClock()
+    clock.sent(200, 10.0)
+    clock.sent(100, 10.15)
+    clock.come_back(10.25)
+    clock.sent(100, 10.28)
+    assert clock.lowest_lead_s == pytest.approx(0.02), "it had audio in hand all the time"
+    clock.come_back(60.0)
+    clock.sent(100, 60.2)
+    clock.sent(100, 60.25)
+    assert clock.lowest_lead_s == pytest.approx(0.02)
+
+
 def test_each_gap_is_counted_once() -> None:
     underruns = Underruns(8)
     underruns.opened("a")

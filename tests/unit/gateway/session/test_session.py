@@ -36,6 +36,7 @@ from voicegate.gateway.session.actions import (
     Withdraw,
 )
 from voicegate.gateway.session.context import ACCEPTS, ContextState
+from voicegate.gateway.session.observer import Observer
 from voicegate.gateway.session.opening import SessionLimits
 from voicegate.gateway.session.quota import Holding, Owner, QuotaLimits, Quotas
 from voicegate.gateway.session.session import Session
@@ -465,6 +466,32 @@ def test_an_engine_that_hangs_is_nothing_to_those_at_rest() -> None:
     session.engine_event(engine.AtRest(resting, len(TEXT)), NOW)
     error, cancel = session.engine_hangs("it hangs")
     assert (error_of([error]).context, cancel) == ("speaks", CancelUtterance(speaking))
+
+
+class Gaps(Observer):
+    def __init__(self) -> None:
+        self.num = 0
+
+    def underruns(self, number: int) -> None:
+        self.num += number
+
+
+def test_a_player_that_runs_out_of_audio_at_a_rest_has_heard_no_gap() -> None:
+    """Its agent calls a tool: the alert that listeners hear gaps is not meant."""
+    gaps = Gaps()
+    session = new_session(observers=[gaps])
+    utterance_id = begin_context(session)
+    session.engine_event(engine.AudioReady(utterance_id, (b"x",) * 10, 0), NOW)
+    session.engine_event(engine.AtRest(utterance_id, len(TEXT)), NOW)
+    session.receive(wire.Playback(context="a", played_ms=200, underruns=1), NOW + 1)
+    assert gaps.num == 0
+    session.receive(wire.Text(context="a", text="again"), NOW + 30)
+    session.submitted(utterance_id, NOW + 30)
+    for pts_48k in (9600, 19200):
+        session.engine_event(engine.AudioReady(utterance_id, (b"x",) * 10, pts_48k), NOW + 30.1)
+    assert session.contexts["a"].listener.lowest_lead_s == pytest.approx(0.2)
+    session.receive(wire.Playback(context="a", played_ms=600, underruns=2), NOW + 31)
+    assert gaps.num == 1
 
 
 def test_what_fails_while_it_waits_for_a_place_waits_no_longer() -> None:
