@@ -90,6 +90,15 @@ async def test_a_gap_teaches_how_much_is_needed(scratch: Page) -> None:
     assert output[353 * 48] > 0
 
 
+async def test_a_speaker_who_paused_is_heard_as_soon_as_at_first(scratch: Page) -> None:
+    """An agent's pause says nothing of the network."""
+    script = "playout.open('a'); push('a', 100); render(3000); push('a', 79); render(30); push('a', 2); render(20)"
+    output, events = await play(scratch, script)
+    assert kinds(events) == ["started", "underrun", "started"]
+    assert not output[110 * 48 : 3030 * 48].any()
+    assert output[3035 * 48] > 0
+
+
 async def test_late_audio_within_the_fade_is_no_underrun(scratch: Page) -> None:
     script = "playout.open('a'); push('a', 100); render(97); push('a', 100); playout.end('a', 9600); render(150)"
     output, events = await play(scratch, script)

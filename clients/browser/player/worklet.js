@@ -11,6 +11,9 @@ const REFILL_FACTOR = 1.25;
 const REFILL_MAX_MS = 400;
 // In which the lesson of a wait fades. Lower forgets that the network is bad; higher makes later gaps longer.
 const LESSON_MS = 100_000;
+// A longer silence is a pause of the speaker, and no lesson. Lower takes a bad network for one; higher lets an agent that
+// goes on after a tool's answer wait for a refill.
+const PAUSE_MS = 1000;
 // A source that stops before enough is there is played all the same, after so many times the wait for enough.
 const PATIENCE = 1.5;
 const REPORT_MS = 20;
@@ -82,8 +85,9 @@ export class Playout {
   /** Returns how far it came. Where that is not the end of `output`, the track has ended or waits. */
   #renderTrack(track, output, start) {
     if (!track.isPlaying) {
-      if (track.hadUnderrun) this.#learn(track.emptySamples);
-      const needed = track.hadUnderrun ? this.#refillSamples : this.#startSamples;
+      const isAfterGap = track.hadUnderrun && track.emptySamples < this.#samplesIn(PAUSE_MS);
+      if (isAfterGap && track.numBuffered > 0) this.#learn(track.emptySamples);
+      const needed = isAfterGap ? this.#refillSamples : this.#startSamples;
       if (!track.isReady(needed)) {
         track.wait(output.length - start);
         return start;
