@@ -173,6 +173,22 @@ def test_a_run_that_diverges_goes_back_and_spoils_no_saved_state(
     assert training.num_steps == 9
 
 
+def test_a_run_that_diverges_slowly_goes_back_to_its_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
+    options = run.parser(None).parse_args(
+        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "12"]
+    )
+    model = torch.nn.Linear(1, 1, bias=False)
+    training = run.Run("slow", model, options, rate=0.0, watched="loss", tolerance=1.02)
+    for step in training.steps():
+        rise = 0.04 * max(step - 4, 0)  # best after five steps, then 4 % more with each, never by half
+        training.update({"loss": 1 + rise + 0 * model(torch.ones(1)).sum()})
+    assert "slow: diverged; back to step 5, at half the rate" in capsys.readouterr().out
+    assert torch.load(tmp_path / "slow.pt", weights_only=True)["steps"] == 5
+
+
 def test_a_run_whose_loss_is_no_number_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
     options = run.parser(None).parse_args(

@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for each in (taught, teacher):
         each.load_state_dict(weights)
     teacher.requires_grad_(False)
-    training = run.Run("distilled_flow", taught, options, rate=2e-4, average=0.998, decay=0.0, watched="loss")
+    training = run.Run(
+        "distilled_flow", taught, options, rate=2e-4, average=0.998, decay=0.0, watched="loss", tolerance=1.02
+    )
     batches = loaded(options.corpus, options.state, options.device, options.hours)
     for each in (taught, teacher):
         run.compile_each(each.decoder.estimator.transformer_blocks, options)

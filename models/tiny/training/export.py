@@ -52,7 +52,12 @@ def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int) -> W
     rows = trained["input_embedding.weight"]
     table = torch.zeros(num_tokens, rows.shape[1])
     table[token_of] = rows.repeat_interleave(PHASES, dim=0)
-    return trained | {"input_embedding.weight": table}
+    no_biases = {
+        name.replace("to_q.bias", "to_k.bias"): torch.zeros_like(weight)
+        for name, weight in trained.items()
+        if name.endswith("to_q.bias")
+    }
+    return no_biases | trained | {"input_embedding.weight": table}
 
 
 def tokenizer_weights(trained: Weights, like: Path) -> Weights:

@@ -20,6 +20,7 @@ _SAVE_EVERY_S: Final = 45.0
 _REPORT_EVERY_S: Final = 10.0
 _WARM_UP_STEPS: Final = 300
 _GROWN_TIMES: Final = 1.5  # a watched loss, over its lowest mean between two reports: the run has diverged
+_PATIENT_REPORTS: Final = 6  # in a row that are not good: it diverges slowly
 _PATIENCE: Final = 8  # judgements in a row that are worse than the best
 _LAST_RATE: Final = 0.03  # of the highest
 _STEPS_BEFORE_CAPTURE: Final = 8
@@ -100,6 +101,11 @@ def low_precision(options: argparse.Namespace) -> torch.autocast:
     return torch.autocast(options.device.type, torch.bfloat16, enabled=options.device.type == "cuda")
 
 
+def full_precision(device: torch.device) -> torch.autocast:
+    """Float32 within `low_precision`."""
+    return torch.autocast(device.type, enabled=False)
+
+
 @dataclass(frozen=True, slots=True)
 class _Good:
     num_steps: int
@@ -122,8 +128,13 @@ class Run:
         average: float = 0.999,
         clip: float = 1.0,
         watched: str | None = None,
+        tolerance: float = _GROWN_TIMES,
     ) -> None:
-        """`watched`: a loss that must not grow. Where it does by half, the run goes back, and on at half the rate."""
+        """`watched`: a loss that must not grow. Where it does by half, the run goes back, and on at half the rate.
+
+        A report within `tolerance` times the lowest is good. Only good ones are saved; after six that are not, the run
+        goes back too.
+        """
         self.name = name
         self.model = model
         self._path: Path = options.state / f"{name}.pt"
@@ -145,7 +156,8 @@ class Run:
         self._best = math.inf
         self._num_worse = 0
         self._is_told_to_stop = False
-        self._watched, self._lowest = watched, math.inf
+        self._watched, self._lowest, self._tolerance = watched, math.inf, tolerance
+        self._num_not_good = 0
         self._good: _Good | None = None
         if self._path.exists():
             self._resume()
@@ -250,10 +262,14 @@ class Run:
             self._watch(means[self._watched])
 
     def _watch(self, mean: float) -> None:
-        if mean <= _GROWN_TIMES * self._lowest:
+        if mean <= self._tolerance * self._lowest:
             self._lowest = min(mean, self._lowest)
-            self._good = self._reached()
-        elif self._good is not None:
+            self._good, self._num_not_good = self._reached(), 0
+            return
+        self._num_not_good += 1
+        is_over = not mean <= _GROWN_TIMES * self._lowest or self._num_not_good == _PATIENT_REPORTS
+        if is_over and self._good is not None:
+            self._num_not_good = 0
             self._go_back(self._good)
 
     def _reached(self) -> "_Good":
