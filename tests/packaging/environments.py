@@ -29,6 +29,7 @@ class Environment:
     def install(self, *arguments: object) -> None:
         """By this interpreter's pip, so that the environment needs none of its own."""
         pip = [sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check", "install", "-q"]
+        pip.append("--no-compile")  # what is imported is compiled then
         subprocess.run([*map(str, pip), *map(str, arguments)], check=True, env=plain_environment())
 
     def run(self, *arguments: object, cwd: Path | None = None, **variables: str) -> "subprocess.CompletedProcess[str]":

@@ -14,9 +14,10 @@ from voicegate.engine import additions
 from voicegate.engine.model.model_json import load_model_config
 
 ROOT = Path(__file__).resolve().parents[3]
-# Parts of a start, and of its decisions: a few seconds of tests that know of no addition.
+# Parts of a start, and of its decisions: a second of tests that know of no addition.
 _TELLING = (
-    "tests/unit/engine/load",
+    "tests/unit/engine/load/test_memory.py",
+    "tests/unit/engine/load/test_voice_places.py",
     "tests/unit/engine/model",
     "tests/unit/engine/test_config.py",
     "tests/unit/engine/core/test_policy.py",
@@ -48,10 +49,10 @@ def test_what_is_registered_is_there_and_has_what_its_kind_has() -> None:
 
 @pytest.fixture(scope="module")
 def core_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree without families and backends."""
+    """The tree without families and backends. What is compiled comes along: three processes import most of it."""
     place = tmp_path_factory.mktemp("core")
     for name in ("bench", "engine", "gateway", "protocol", "tests", "voicegate"):
-        ignore = shutil.ignore_patterns("__pycache__", "families", "backends", "results", "node_modules")
+        ignore = shutil.ignore_patterns("families", "backends", "results", "node_modules")
         shutil.copytree(ROOT / name, place / name, symlinks=True, ignore=ignore)
     for name in ("clients", "docs", "models"):
         (place / name).symlink_to(ROOT / name)
@@ -60,7 +61,7 @@ def core_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ran(place: Path, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(place)}
     environment["VOICEGATE_PORT"] = "9"  # discard: no gateway is there
     return subprocess.run(
         [sys.executable, *words],

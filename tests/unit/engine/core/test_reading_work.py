@@ -121,8 +121,8 @@ def calls_of_bites(text: str, mode: SpeakingMode) -> list[int]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", UNITS)
 def test_a_bite_is_bounded_and_all_of_them_are_linear(name: str, mode: SpeakingMode) -> None:
-    short = calls_of_bites(message(name, num_chars=750), mode)
-    long = calls_of_bites(message(name, num_chars=3_000), mode)
+    short = calls_of_bites(message(name, num_chars=400), mode)
+    long = calls_of_bites(message(name, num_chars=1_600), mode)
     assert max(long) < MAX_CALLS_A_BITE
     assert sum(long) < 5 * sum(short)
 
