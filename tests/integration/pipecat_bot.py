@@ -1,6 +1,7 @@
 """A process with pipecat in it: bots that say what they are told, each through one of its services.
 
-`python pipecat_bot.py` reads a list of plans in JSON, carries them out side by side and prints what was heard of each.
+`python pipecat_bot.py` reads lists of plans, each in one line of JSON. It carries out a list's plans side by side, and
+prints a line with what was heard of each.
 """
 
 import asyncio
@@ -166,8 +167,9 @@ async def write(worker: PipelineWorker, text: str) -> None:
 
 async def main() -> None:
     logger.remove()
-    plans = json.load(sys.stdin)
-    json.dump(await asyncio.gather(*map(carry_out, plans)), sys.stdout)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        told = await asyncio.gather(*map(carry_out, json.loads(line)))
+        await asyncio.to_thread(print, json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

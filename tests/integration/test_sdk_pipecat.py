@@ -7,12 +7,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 
 from tests.integration.configurations import configurations
 from tests.integration.plugins import installed_plugin
@@ -38,19 +39,34 @@ TURNS = (
 )
 
 
-async def bots(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Heard audio of each turn, by plan."""
+Bots = Callable[[list[dict[str, Any]]], Awaitable[list[list[dict[str, Any]]]]]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bots() -> AsyncIterator[Bots]:
+    """Heard audio of each turn, by plan. One process makes all bots: pipecat takes seconds to import."""
     if not PACKAGES.is_dir():
         pytest.fail(f"no pipecat in {PACKAGES}: `make unit` puts it there")
     # Unbuffered, Python drops the rest of a long line whose writing a signal interrupts.
     path = os.pathsep.join((str(PACKAGES), str(installed_plugin("pipecat"))))
     environment = {**os.environ, "PYTHONPATH": path, "LOGURU_LEVEL": "ERROR", "PYTHONUNBUFFERED": ""}
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-    async with python(str(BOT), within_s=PATIENCE_S, env=environment, **pipes) as process:
-        out, _ = await process.communicate(json.dumps(plans).encode())
-    assert process.returncode == 0
-    heard: list[list[dict[str, Any]]] = json.loads(out)
-    return heard
+    async with python(str(BOT), env=environment, limit=1 << 26, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        written, read = process.stdin, process.stdout
+
+        async def carry_out(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+            written.write(f"{json.dumps(plans)}\n".encode())
+            async with asyncio.timeout(PATIENCE_S):
+                line = await read.readline()
+            heard: list[list[dict[str, Any]]] = json.loads(line)
+            return heard
+
+        yield carry_out
+        written.close()
+        assert await process.wait() == 0
 
 
 def letters(texts: Sequence[str]) -> str:
@@ -61,7 +77,7 @@ def audio_of(turn: dict[str, Any]) -> bytes:
     return base64.b64decode(turn["audio"])
 
 
-async def test_bots_converse_barge_in_and_keep_to_themselves() -> None:
+async def test_bots_converse_barge_in_and_keep_to_themselves(bots: Bots) -> None:
     async with contextlib.AsyncExitStack() as stack:
         alone = [await stack.enter_async_context(serving(SCRIPT)) for _ in SERVICES]
         shared = [await stack.enter_async_context(serving(SCRIPT)) for _ in SERVICES]
@@ -87,7 +103,7 @@ async def test_bots_converse_barge_in_and_keep_to_themselves() -> None:
         assert letters(turns[0]["words"]) == letters(HELLO), service
 
 
-async def test_sentences_without_blanks_between_them_are_words_in_time() -> None:
+async def test_sentences_without_blanks_between_them_are_words_in_time(bots: Bots) -> None:
     """ElevenLabs' protocol tells characters."""
     text = "Hello there, and more. Your train leaves. 5 people came."
     async with serving() as served:
@@ -98,7 +114,7 @@ async def test_sentences_without_blanks_between_them_are_words_in_time() -> None
     assert starts_s == pytest.approx([0.06 * number for number in num_letters], abs=0.1), "as FakeEngine speaks"
 
 
-async def test_audio_that_begins_late_is_heard() -> None:
+async def test_audio_that_begins_late_is_heard(bots: Bots) -> None:
     """Pipecat takes a turn for ended after 3 s without audio, unless its service says otherwise."""
     async with serving(Script(first_chunk_delay_s=3.5)) as served:
         ((turn,),) = await bots([plan_of("voicegate", served, [{"text": HELLO}])])
@@ -106,7 +122,7 @@ async def test_audio_that_begins_late_is_heard() -> None:
     assert letters(turn["words"]) == letters(HELLO)
 
 
-async def test_words_after_a_pause_of_the_llm_have_the_time_at_which_they_are_heard() -> None:
+async def test_words_after_a_pause_of_the_llm_have_the_time_at_which_they_are_heard(bots: Bots) -> None:
     """A bot that is interrupted after it would else remember what the pause left unsaid."""
     pause_s = 2.5  # HELLO is spoken in one
     async with serving() as served:
@@ -118,14 +134,14 @@ async def test_words_after_a_pause_of_the_llm_have_the_time_at_which_they_are_he
     assert (letters(turn["words"][:num_before]), letters(turn["words"][num_before:])) == (letters(HELLO), letters(MORE))
 
 
-async def test_a_call_that_ends_while_the_llm_writes_is_spoken_to_the_end() -> None:
+async def test_a_call_that_ends_while_the_llm_writes_is_spoken_to_the_end(bots: Bots) -> None:
     async with serving() as served:
         ((turn,),) = await bots([plan_of("voicegate", served, [{"text": HELLO, "interrupted": "by an EndFrame"}])])
         assert not served.engine.cancels
     assert (audio_of(turn), turn["errors"]) == ((await native_turns([HELLO]))[0], [])
 
 
-async def test_a_piece_that_cannot_be_sent_is_told_and_the_rest_is_spoken() -> None:
+async def test_a_piece_that_cannot_be_sent_is_told_and_the_rest_is_spoken(bots: Bots) -> None:
     """Half of a surrogate pair: LLMs that stream JSON may split one."""
     async with serving(contexts_per_socket=1) as served:
         turns = [{"text": "Hello \ud83d there."}, {"text": MORE}]
@@ -137,7 +153,7 @@ async def test_a_piece_that_cannot_be_sent_is_told_and_the_rest_is_spoken() -> N
     assert num_requests == 2
 
 
-async def test_a_turn_that_could_not_be_opened_fails_once() -> None:
+async def test_a_turn_that_could_not_be_opened_fails_once(bots: Bots) -> None:
     """And not with each of its tokens, which would each wait for a server that does not answer."""
     async with serving() as served:
         tts = f'VoicegateTTSService(url="{served.url}", settings=VoicegateTTSService.Settings(voice="nobody"))'
@@ -145,7 +161,7 @@ async def test_a_turn_that_could_not_be_opened_fails_once() -> None:
     assert ["unknown_voice" in error for error in turn["errors"]].count(True) == 1
 
 
-async def test_a_call_that_ends_in_the_middle_of_speech_is_no_error() -> None:
+async def test_a_call_that_ends_in_the_middle_of_speech_is_no_error(bots: Bots) -> None:
     async with serving(SCRIPT) as served:
         ((turn,),) = await bots(
             [plan_of("voicegate", served, [{"text": LONG, "interrupted": "by the end of the call"}])]
