@@ -33,7 +33,7 @@ define install-apart
 	--no-deps --target $@.part -r $< && touch $@.part && mv $@.part $@ && exit; done; exit 1
 endef
 
-.PHONY: help demo check test setup lint format types imports quick budget unit disturbed soak packages serve doctor bench clean
+.PHONY: help demo check test setup lint format types imports collected quick budget unit disturbed soak packages serve doctor bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -42,14 +42,15 @@ $(BASE): deploy/setup.sh
 	@deploy/setup.sh $(VENV)
 	@touch $@
 
-$(READY): pyproject.toml models/pyproject.toml constraints.txt deploy/gpu-versions.txt deploy/setup_packages.sh | $(BASE)
+$(READY) $(DEV): pyproject.toml models/pyproject.toml constraints.txt deploy/gpu-versions.txt deploy/setup_packages.sh | $(BASE)
+$(READY):
 	@deploy/setup_packages.sh $(VENV) server
 	@touch $@
 
-# Only for those who change the code: linters, type checkers, browsers' drivers, other vendors' clients.
-$(DEV): $(READY)
+# Only for those who change the code: linters, type checkers, browsers' drivers, other vendors' clients. And the server.
+$(DEV):
 	@deploy/setup_packages.sh $(VENV) server,dev
-	@touch $@
+	@touch $(READY) $@
 
 demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav, demo.opus, a timeline
 	@$(BIN)/python -m voicegate.bench.demo
@@ -57,8 +58,7 @@ demo: $(READY)  ## stream a paragraph into the tiny model and hear it: demo.wav,
 check: lint types imports quick packages budget  ## while you work: lint, types, import contracts, the quick unit tests; and the tree's size
 
 test:  ## before you push: everything that needs no GPU
-	@$(MAKE) --no-print-directory --jobs=3 setup # downloads wait for different things
-	@$(MAKE) --no-print-directory --jobs=2 lint types imports
+	@$(MAKE) --no-print-directory --jobs=3 setup lint types imports collected # downloads wait, and for different things
 	@$(MAKE) --no-print-directory unit
 
 setup: $(DEV) $(CHROMIUM) $(PROGRAMS) $(TYPESCRIPT) $(NODE) $(FRAMEWORKS)
@@ -103,6 +103,10 @@ $(FRAMEWORKS): $(VENV)/%: tests/integration/%.txt $(DEV)
 
 $(RAY): tests/soak/ray.txt $(DEV)
 	$(install-apart)
+
+# All that tests import is compiled by this, once: workers that begin together would each compile it for themselves.
+collected: $(DEV)
+	@$(BIN)/pytest --collect-only -qq >$(VENV)/collected || { tail -n 40 $(VENV)/collected; exit 1; }
 
 # Five tests that took longest are named: one of a second or more belongs in SLOW.
 quick: $(DEV)
