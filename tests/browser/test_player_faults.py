@@ -374,9 +374,9 @@ async def test_characters_may_be_split_between_two_calls(page: Page) -> None:
     assert all(text == sliced for text, sliced in context["items"])
 
 
-async def test_sound_waits_for_a_gesture_and_nothing_is_lost(page: Page) -> None:
+async def test_sound_waits_for_a_gesture_and_nothing_is_lost(own_page: Page) -> None:
     # A script of the page's own: what a test evaluates counts as a gesture.
-    await page.add_init_script(
+    await own_page.add_init_script(
         """addEventListener("DOMContentLoaded", async () => {
             const { Player } = await import("/player/player.js");
             const { once } = await import("/test/harness.js");
@@ -391,10 +391,10 @@ async def test_sound_waits_for_a_gesture_and_nothing_is_lost(page: Page) -> None
         })"""
     )
     async with serving() as (origin, _):
-        async with page.expect_console_message(lambda message: message.text == "received"):
-            await page.goto(f"{origin}/healthz")
-        await page.mouse.click(5, 5)
-        before, state, result = await page.evaluate("told")
+        async with own_page.expect_console_message(lambda message: message.text == "received"):
+            await own_page.goto(f"{origin}/healthz")
+        await own_page.mouse.click(5, 5)
+        before, state, result = await own_page.evaluate("told")
     assert before == ["suspended", 0]
     assert state == "running"
     assert (result["reason"], result["playedMs"], result["underruns"]) == ("done", 180, 0)

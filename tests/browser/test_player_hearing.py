@@ -122,7 +122,7 @@ async def test_an_audio_context_that_is_closed_fails_what_it_was_to_play_and_ano
     assert (second["reason"], contexts) == ("done", False)
 
 
-async def test_a_refusal_is_told_though_no_sound_may_begin(page: Page) -> None:
+async def test_a_refusal_is_told_though_no_sound_may_begin(own_page: Page) -> None:
     """No gesture yet: what nothing has come of has nothing to wait for."""
 
     async def refuse(peer: Peer) -> None:
@@ -136,7 +136,7 @@ async def test_a_refusal_is_told_though_no_sound_may_begin(page: Page) -> None:
         await peer.send(AudioMessage(1, 0, 312, (), is_last=True), wire.Done("c1", 0, 0, wire.Timing()))
         await peer.socket.wait_closed()
 
-    await page.add_init_script(
+    await own_page.add_init_script(
         f"""addEventListener("DOMContentLoaded", async () => {{
             const {{ Player }} = await import("/player/player.js");
             const player = new Player();
@@ -146,8 +146,8 @@ async def test_a_refusal_is_told_though_no_sound_may_begin(page: Page) -> None:
         }})"""
     )
     async with stub_gateway([refuse], pages) as url:
-        async with page.expect_console_message(lambda message: "failed" in message.text) as told:
-            await page.goto(f"{origin_of(url)}/healthz")
+        async with own_page.expect_console_message(lambda message: "failed" in message.text) as told:
+            await own_page.goto(f"{origin_of(url)}/healthz")
         assert (await told.value).text == "failed done suspended"
 
 

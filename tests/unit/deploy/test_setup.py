@@ -84,7 +84,7 @@ def test_one_download_that_breaks_off_is_not_the_end(turns: list[str], status: i
 
 @pytest.mark.parametrize(
     ("target", "extras"),
-    [("demo", ["server"]), ("serve", ["server"]), ("doctor", ["server"]), ("lint", ["server", "server,dev"])],
+    [("demo", ["server"]), ("serve", ["server"]), ("doctor", ["server"]), ("lint", ["server,dev"])],
 )
 def test_to_hear_it_needs_no_tools_of_developers(target: str, extras: list[str], tmp_path: Path) -> None:
     venv = tmp_path / "venv"
