@@ -35,6 +35,7 @@ LOADS: Final = ("live:300:20", "live:300:whole")
 # A server speaks so many parts at once, of at most so many bytes: docs/jobs.md.
 _PARTS_AT_ONCE: Final = 128
 _PART_BYTES: Final = 600
+_STRIDE: Final = 79  # about the golden section of those
 _QUEUE_BYTES: Final = 256 * 1024
 # After jobs came or went. Lower -> a window has the burst of first parts, which a queue has only once.
 _SETTLE_S: Final = 3.0
@@ -82,13 +83,14 @@ def read(server: Server) -> Reading:
 
 
 def texts(num_bytes: int) -> list[str]:
-    """A long text, and before it short ones, one longer than the other.
+    """A long text, and before it texts of all lengths up to a part's.
 
     Parts then end and begin at all times, as in a queue that has run for long; else all would end at once.
     """
     page = "\n\n".join(islice(cycle(ENGLISH.paragraphs), math.ceil(num_bytes / len(ENGLISH.paragraphs[0]))))
-    steps = (_PART_BYTES * number // _PARTS_AT_ONCE for number in range(1, _PARTS_AT_ONCE + 1))
-    return [*(page[: max(step, 12)] for step in steps), page[:num_bytes]]
+    # Lengths far from each other come first: a small server speaks few at once.
+    steps = (number * _STRIDE % _PARTS_AT_ONCE + 1 for number in range(_PARTS_AT_ONCE))
+    return [*(page[: max(step * _PART_BYTES // _PARTS_AT_ONCE, 12)] for step in steps), page[:num_bytes]]
 
 
 @dataclass(slots=True)

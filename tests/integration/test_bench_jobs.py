@@ -1,6 +1,7 @@
 """bench.jobs: a real `voicegate serve` with the tiny model, jobs beside one live stream, and the table of it."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,4 +46,6 @@ def test_parts_of_a_queue_end_at_all_times() -> None:
     *short, long = jobs.texts(2000)
     assert len(short) == 128
     assert len({len(text) for text in short}) > 100
+    few = sorted(len(text) for text in short[:4])
+    assert min(after - before for before, after in pairwise(few)) > 50
     assert len(long) == 2000
