@@ -211,6 +211,15 @@ async def test_live_streams_find_a_reserve_and_then_take_places_from_parts(tmp_p
         assert len(served.engine.cancels) >= 2, "parts made way"
 
 
+async def test_the_engine_is_told_again_and_again_that_nobody_plays_a_part(tmp_path: Path) -> None:
+    """Else a part that is made slower than it plays would be more urgent than new requests."""
+    script = Script(faults={0: Fault(FaultKind.STALL, after_ms=240)})
+    async with serving(script, jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        await added(client, "Hello there, and so on.")
+        await served.until(lambda engine: len(engine.reports) >= 2)
+        assert {(report.played_ms, report.is_playing) for _, report in served.engine.reports} == {(240, False)}
+
+
 class OfClauses(FakeEngine):
     """An engine with room for few clauses, among whose places most are of those who wait: a GPU of 24 GB."""
 

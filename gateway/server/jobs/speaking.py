@@ -1,4 +1,4 @@
-"""One part of a job in the engine: an utterance with a long lead, whose audio is kept until it is whole."""
+"""One part of a job in the engine: an utterance that nobody plays, whose audio is kept until it is whole."""
 
 import asyncio
 
@@ -9,6 +9,7 @@ from voicegate.engine.interface import (
     Engine,
     EngineEvent,
     Failed,
+    ListenerReport,
     UtteranceRequest,
 )
 from voicegate.gateway.server.conversations.dispatch import Dispatcher
@@ -45,6 +46,15 @@ class Speaking:
     @property
     def has_sounded(self) -> bool:
         return bool(self._packets) or self._end.done()
+
+    def keep_back(self) -> None:
+        """To be called now and then: nobody plays it, so it is urgent for no one, and may have its lead once more.
+
+        Else a part on a busy engine, made slower than it plays, would go before new requests of live streams.
+        """
+        if self._packets and self.has_place:
+            played_ms = len(self._packets) * self._request.audio.frame_ms
+            self._engine.note_listener(self._request.utterance_id, ListenerReport(played_ms, is_playing=False))
 
     async def audio(self, text: str) -> PartAudio | None:
         """None: it was stopped. Raises EngineError, PartFailed."""
