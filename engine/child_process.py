@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from multiprocessing import resource_tracker
 from typing import Any, Final
 
 # Signals that a terminal or systemd sends to every process of our group when we are to drain or to end.
-_SIGNALS_OF_THE_GROUP: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+SIGNALS_OF_THE_GROUP: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 def start_module(
@@ -24,7 +25,7 @@ def start_module(
     """
     # It finds the modules that we find, also where the package is not installed.
     paths = {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS_OF_THE_GROUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS_OF_THE_GROUP)
     try:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments],
@@ -33,6 +34,17 @@ def start_module(
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def before_multiprocessing() -> None:
+    """Call it in the thread that starts a process with Python's multiprocessing, or has a package do so.
+
+    The first such start also starts a tracker, after which this thread has SIGINT and SIGTERM unblocked (Python 3.11,
+    3.12): then a group's signal would end a process of `start_module`, and what it starts from here.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # A process that lived for shorter is followed later than the one before. Lower -> one that dies at certain utterances

@@ -30,6 +30,11 @@ def _share(text: str) -> float:
 
 
 def _settings(given: Given, llm: LlmConfig, vocabulary: MergedVocabulary, device: torch.device) -> VllmConfig:
+    if llm.num_heads * llm.head_dim != llm.hidden_size:
+        raise EngineError(
+            f"vLLM takes a head of this model as {llm.hidden_size} / {llm.num_heads} numbers wide, where it has "
+            f"{llm.head_dim}, and cuts its weights without a word: use another LLM backend"
+        )
     num_slots, max_positions = given["num_slots"], given["max_positions"]
     needed = gpu_bytes(llm, vocabulary, num_slots=num_slots, max_positions=max_positions)
     share = math.ceil(1000 * needed / gpu_of(device).memory_bytes) / 1000

@@ -14,11 +14,13 @@ from voicegate.engine.backends.legged.executor import Made
 from voicegate.engine.backends.legged.legs import Leg
 from voicegate.engine.backends.vllm.config import VllmConfig
 from voicegate.engine.backends.vllm.request_args import KEY, RequestArgs
+from voicegate.engine.child_process import before_multiprocessing
 from voicegate.engine.interface import EngineError
 from voicegate.engine.model.config import LlmConfig, SamplingConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
 PROCESSOR: Final = "voicegate.engine.backends.vllm.ras_processor:RepetitionAwareProcessor"
+ENDS_WITH_ENGINE: Final = "voicegate.engine.backends.vllm.ends_with_engine.EndsWithEngine"
 
 
 class Completion(Protocol):
@@ -139,6 +141,7 @@ def open_library(
     except Exception as error:  # CUDA's own libraries' among them
         told = f"vllm is installed, but cannot be imported ({error}); see docs/operations/vllm.md"
         raise EngineError(told) from error
+    before_multiprocessing()
     try:
         llm = async_llm.AsyncLLM.from_engine_args(
             arguments.AsyncEngineArgs(
@@ -154,6 +157,7 @@ def open_library(
                 # The processor needs the newest ids.
                 async_scheduling=not settings.is_repetition_aware,
                 logits_processors=[PROCESSOR] if settings.is_repetition_aware else None,
+                worker_extension_cls=ENDS_WITH_ENGINE,
                 disable_log_stats=True,
             )
         )

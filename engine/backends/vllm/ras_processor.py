@@ -1,7 +1,7 @@
 """The model's own sampling inside vLLM's engine process: log-probabilities in place of logits, and vLLM draws.
 
 vLLM imports this module by name in its own process, and hands every request's `extra_args` over. It needs the newest
-output ids, so asynchronous scheduling is off. Not executed by those who wrote it: see docs/operations/vllm.md.
+output ids, so asynchronous scheduling is off.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class _Row:
     output_ids: list[int]  # vLLM's own list, which grows
 
     @property
-    def num_drawn(self) -> int:
-        return self.args.num_spoken + len(self.output_ids)
+    def ignores_end(self) -> bool:
+        return self.args.num_spoken + len(self.output_ids) < self.args.min_tokens
 
     def history(self, window: int) -> list[int]:
         drawn = [*self.args.last_spoken, *(id_ - self.args.first_speech_id for id_ in self.output_ids[-window:])]
@@ -35,6 +35,7 @@ class _Row:
 class RepetitionAwareProcessor(LogitsProcessor):  # type: ignore[misc] # the package is not here for mypy
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self._device = device
+        self._is_pinned = is_pin_memory
         self._rows: dict[int, _Row] = {}
 
     def is_argmax_invariant(self) -> bool:
@@ -63,23 +64,29 @@ class RepetitionAwareProcessor(LogitsProcessor):  # type: ignore[misc] # the pac
         """`logits` [requests, rows of the checkpoint], in place."""
         if not self._rows:
             return logits
-        indices = sorted(self._rows)
-        rows = [self._rows[index] for index in indices]
-        args = rows[0].args  # one model's: all have the same sizes
+        rows = sorted(self._rows.items())
+        args = rows[0][1].args  # one model's: all have the same sizes
         speech = slice(args.first_speech_id, args.first_speech_id + args.num_speech_rows)
-        where = torch.tensor(indices, device=self._device)
-        history = torch.tensor([row.history(args.window) for row in rows], device=self._device)
+        table = self._on_device(
+            [[index, row.ignores_end, row.args.forbids_end, *row.history(args.window)] for index, row in rows]
+        )
+        where, history = table[:, 0], table[:, 3:]
         sampling = SamplingConfig(top_p=args.top_p, top_k=args.top_k, window=args.window, tau_r=args.tau_r)
         mixture = _mixture(sampling, args.speech_token_size, args.num_speech_rows, self._device)
         probabilities = mixture.probabilities(
             logits[where, speech].float(),
             history=history,
-            ignore_eos=torch.tensor([row.num_drawn < row.args.min_tokens for row in rows], device=self._device),
-            forbids_end=torch.tensor([row.args.forbids_end for row in rows], device=self._device),
+            ignore_eos=table[:, 1].bool(),
+            forbids_end=table[:, 2].bool(),
         )
         logits[where] = -torch.inf
         logits[where, speech] = probabilities.log().to(logits.dtype)
         return logits
+
+    def _on_device(self, table: list[list[int]]) -> torch.Tensor:
+        """In one copy that waits for nothing: one from unpinned memory would wait for the whole step before it."""
+        host = torch.tensor(table, dtype=torch.int64, pin_memory=self._is_pinned)
+        return host.to(self._device, non_blocking=True)
 
 
 @cache

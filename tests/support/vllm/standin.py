@@ -36,6 +36,7 @@ _KNOWN_ARGUMENTS = {
     "enforce_eager",
     "async_scheduling",
     "logits_processors",
+    "worker_extension_cls",
     "disable_log_stats",
 }
 

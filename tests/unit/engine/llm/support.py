@@ -50,12 +50,12 @@ def small_llm_config() -> LlmConfig:
     )
 
 
-def small_state_dict(dtype: torch.dtype = torch.float32) -> dict[str, torch.Tensor]:
+def small_state_dict(dtype: torch.dtype = torch.float32, *, config: LlmConfig | None = None) -> dict[str, torch.Tensor]:
     """Weights for `small_llm_config` by the golden rule, with a head that seldom chooses special ids.
 
     The tied text head is there, as in real files.
     """
-    config = small_llm_config()
+    config = config or small_llm_config()
     hidden, inner = config.hidden_size, config.intermediate_size
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     shapes: dict[str, tuple[int, ...]] = {

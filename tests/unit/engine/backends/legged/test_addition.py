@@ -101,6 +101,18 @@ def test_settings_reach_vllm_and_its_share_is_what_its_slots_need(standin: Any, 
         load(replace(config, max_active_clauses=10_000_000))
 
 
+@pytest.mark.parametrize("backend", ["vllm"], indirect=True)
+def test_heads_that_vllm_would_cut_are_refused(standin: Any, config: EngineConfig) -> None:
+    model = replace(MODEL, llm=replace(MODEL.llm, head_dim=32))
+    vocabulary = MergedVocabulary(model.llm, model.llm.vocab_size)
+    merged = {**qwen2_sizes(model.llm), "vocab_size": vocabulary.num_rows, "eos_token_id": vocabulary.eos_id}
+    assert config.merged_hf_dir is not None
+    (config.merged_hf_dir / "config.json").write_text(json.dumps(merged))
+    with pytest.raises(EngineError, match="takes a head of this model as 320 / 5 numbers wide, where it has 32"):
+        load(config, model=model)
+    assert not standin.llms
+
+
 @both
 @pytest.mark.parametrize(
     ("changes", "message"),
