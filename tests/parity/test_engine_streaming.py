@@ -47,7 +47,7 @@ def assert_same_speech(heard: npt.NDArray[np.float64], expected: npt.NDArray[np.
     assert np.sqrt(np.mean((heard - expected) ** 2)) < 0.01 * np.sqrt(np.mean(expected**2))
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(cuts=st.lists(st.integers(1, len(TEXT) - 1), max_size=6, unique=True).map(sorted))
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 def test_any_split_of_the_text_gives_the_same_samples(mode: SpeakingMode, cuts: list[int]) -> None:
@@ -104,7 +104,7 @@ def test_cancel_frees_everything_at_once_and_changes_nobody_else() -> None:
     stages = tiny_stages()
     before = (stages.llm.num_free_slots, stages.flow.num_free_blocks)
     expected = samples(alone(seed=3))
-    for steps in (1, 12, 20, 22, 51):
+    for steps in (1, 20, 51):
         engine = HandDrivenEngine()
         cancelled, other = engine.submit("cancelled"), engine.submit("other", seed=3)
         for utterance_id in (cancelled, other):
@@ -246,7 +246,7 @@ PAUSES = st.lists(
 )
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(pauses=PAUSES)
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM])
 def test_whenever_a_listener_pauses_the_samples_are_the_same(

@@ -48,7 +48,14 @@ def twins(voice: Voice, *names: str) -> list[Voice]:
     return [replace(voice, name=name) for name in names]
 
 
-@pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL, SpeakingMode.BISTREAM])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        SpeakingMode.CLAUSE,
+        pytest.param(SpeakingMode.INCREMENTAL, marks=pytest.mark.soak),
+        pytest.param(SpeakingMode.BISTREAM, marks=pytest.mark.soak),
+    ],
+)
 def test_who_gave_the_room_back_speaks_as_before(stages: Stages, mode: SpeakingMode) -> None:
     engine = HandDrivenEngine(stages=stages)
     wanted = {name: engine.speak(f"first {name}", TEXTS, voice=name, mode=mode).pcm for name in ("rms", "slt")}

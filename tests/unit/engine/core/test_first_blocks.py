@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard, tiny_stages
+from tests.support.hollow_stages import hollow
+from tests.support.tiny_engine import CONFIG, PCM, HandDrivenEngine, Heard
+from voicegate.engine.config import EngineConfig
 from voicegate.engine.core.roster import Roster
 from voicegate.engine.core.stages import Stages
+from voicegate.engine.flow.chunking import FirstBlocks
 from voicegate.engine.interface import Done, SpeakingMode, UtteranceId, UtteranceRequest
 from voicegate.engine.llm.torch.runner import TorchLlmRunner
-from voicegate.engine.load.build import load_stages
 from voicegate.engine.model.weights import load_state_dict
-from voicegate.engine.voices.store import load_voices
 
 TEXT = "Good morning, and welcome back. How was it?"
 TWO = replace(CONFIG, whole_first_block_tokens=CONFIG.first_block_tokens - 4)
@@ -24,9 +25,10 @@ CLAUSE, BISTREAM, INCREMENTAL = SpeakingMode.CLAUSE, SpeakingMode.BISTREAM, Spea
 
 
 @cache
-def stages() -> Stages:
-    model = tiny_stages().model
-    return load_stages(TWO, model, load_voices(TWO.model_dir, model))
+def stages(config: EngineConfig = TWO) -> Stages:
+    """Compute nothing: who begins with how many tokens is decided without."""
+    first_blocks = FirstBlocks(usual=config.first_block_tokens, short=config.whole_first_block_tokens)
+    return hollow(tokens_per_text_token=6, first_blocks=first_blocks).stages
 
 
 @pytest.fixture
@@ -60,7 +62,7 @@ def spoken(mode: SpeakingMode, *, set_aside_at: int | None = None) -> bytes:
 
 def with_draws(monkeypatch: pytest.MonkeyPatch, tokens: dict[int, int]) -> HandDrivenEngine:
     """Whose LLM, of a family that but one id ends, draws `tokens` at these draws, counted from 1."""
-    model = tiny_stages().model
+    model = stages().model
     config = replace(model.llm, stop=replace(model.llm.stop, is_eos_alone=True))
     weights = load_state_dict(CONFIG.model_dir / "llm.safetensors")
     runner = TorchLlmRunner(config, model.sampling, weights, num_slots=2, max_positions=1000)
@@ -88,7 +90,8 @@ def test_where_when_text_came_is_to_change_nothing_none_does(begins: list[bool])
 
 def test_a_sentence_that_is_still_written_begins_as_what_follows_it_needs(begins: list[bool]) -> None:
     engine = HandDrivenEngine(TWO, stages())
-    heard = engine.speak("u", [f"{word} " for word in TEXT.split()], mode=INCREMENTAL)
+    text = "Please put the milk back in the fridge when you are done with all of it."
+    heard = engine.speak("u", [f"{word} " for word in text.split()], mode=INCREMENTAL)
     assert isinstance(heard.end, Done)
     assert SHORT not in begins
 
@@ -130,7 +133,7 @@ def test_what_was_asked_for_decides(options: dict[str, Any], expected: bool, beg
 @pytest.mark.parametrize("drawn_at", [2, 4, 14])
 def test_what_is_drawn_and_not_speech_is_waited_for_by_nobody(drawn_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A family whose ids after the speech's are read on, but for one: its first block then takes a step more."""
-    llm = tiny_stages().model.llm
+    llm = stages().model.llm
     unheard = next(number for number in count(llm.speech_token_size) if number != llm.eos_id)
     engine = with_draws(monkeypatch, {drawn_at: unheard})
     heard = engine.speak("u", [TEXT])
@@ -153,7 +156,7 @@ def test_where_many_have_work_nobody_begins_short(begins: list[bool], monkeypatc
 def test_it_is_heard_after_fewer_tokens() -> None:
     num_tokens = {}
     for first, config in (("short", TWO), ("usual", CONFIG)):
-        engine = HandDrivenEngine(config, stages() if first == "short" else tiny_stages())
+        engine = HandDrivenEngine(config, stages(config))
         utterance_id = engine.submit("u")
         engine.core.push_text(utterance_id, TEXT)
         engine.core.end_text(utterance_id)

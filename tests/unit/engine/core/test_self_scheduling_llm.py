@@ -65,7 +65,7 @@ def run(engine: HandDrivenEngine, llm: SelfSchedulingLlm) -> None:
     raise AssertionError("the engine is still busy")
 
 
-@pytest.mark.parametrize(("seed", "stream_interval"), [(1, 1), (2, 7)])
+@pytest.mark.parametrize(("seed", "stream_interval"), [pytest.param(1, 1, marks=pytest.mark.soak), (2, 7)])
 def test_speech_is_the_same_whenever_its_tokens_come(
     engine: HandDrivenEngine, llm: SelfSchedulingLlm, seed: int, stream_interval: int
 ) -> None:
