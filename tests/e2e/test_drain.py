@@ -8,8 +8,10 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 from tests.integration.raw_client import get
+from tests.support.quick_model import quick_model
 from voicegate.clients.python.client import connect
 from voicegate.protocol.messages import Done
 
@@ -23,10 +25,11 @@ SETTINGS = {
 }
 
 
-async def test_sigterm_to_the_whole_group_lets_a_live_utterance_end_with_all_its_audio() -> None:
+async def test_sigterm_to_the_whole_group_lets_a_live_utterance_end_with_all_its_audio(tmp_path: Path) -> None:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "voicegate", "serve", "--log-level", "warning"),
+        *("--model-dir", str(quick_model(tmp_path / "model"))),
         stdout=pipe,
         stderr=pipe,
         env={**os.environ, **SETTINGS},

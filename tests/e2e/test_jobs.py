@@ -21,6 +21,7 @@ import numpy.typing as npt
 from tests.integration.processes import python
 from tests.support.patience import PATIENCE_S
 from tests.support.patient_gateway import PATIENT
+from tests.support.quick_model import quick_model
 from tests.support.tiny_engine import tiny_engine
 from voicegate.gateway.server.run import running_gateway
 
@@ -30,9 +31,9 @@ TOLERANCE = 100
 
 
 @contextlib.asynccontextmanager
-async def server(folder: Path) -> AsyncIterator[str]:
+async def server(folder: Path, model: Path) -> AsyncIterator[str]:
     words = ("serve", "--port", "0", "--jobs-dir", str(folder), "--log-format", "json", "--device", "cpu")
-    words = (*words, "--max-utterances", "2")
+    words = (*words, "--max-utterances", "2", "--model-dir", str(model))
     pipes = {"stderr": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.DEVNULL}
     async with python("-m", "voicegate", *words, **pipes) as process:  # and kill -9
         assert process.stderr is not None
@@ -85,13 +86,13 @@ async def audio_of(url: str, job: str, file: Path) -> npt.NDArray[np.int32]:
 
 
 async def test_a_job_goes_on_after_a_kill_and_sounds_the_same(tmp_path: Path) -> None:
-    folder = tmp_path / "jobs"
-    async with server(folder) as url:
+    folder, model = tmp_path / "jobs", quick_model(tmp_path / "model")
+    async with server(folder, model) as url:
         undisturbed = await audio_of(url, await add(url), tmp_path / "one.pcm")
         job = await add(url)
         before = await until_parts(folder, job, 1)
     written = {name: (folder / job / name).stat().st_mtime_ns for name in before}
-    async with server(folder) as url:
+    async with server(folder, model) as url:
         audio = await audio_of(url, job, tmp_path / "two.pcm")
         assert audio.shape == undisturbed.shape
         assert np.abs(audio - undisturbed).max() < TOLERANCE

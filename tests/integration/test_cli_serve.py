@@ -17,6 +17,7 @@ import pytest
 from tests.integration.processes import python
 from tests.integration.wire_client import WireClient, connect_to
 from tests.support.ports import reserved_port
+from tests.support.quick_model import quick_model
 from voicegate.clients.bench.usage import children
 from voicegate.clients.python.client import Gate, connect
 from voicegate.clients.python.errors import ConnectFailed
@@ -154,9 +155,10 @@ async def test_a_terminal_that_closes_ends_it_in_peace() -> None:
     assert b'"event":"stopped"' in log
 
 
-async def test_the_one_engine_in_a_process_of_its_own_may_die_beneath_a_socket() -> None:
+async def test_the_one_engine_in_a_process_of_its_own_may_die_beneath_a_socket(tmp_path: Path) -> None:
     pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
     words = ("-m", "voicegate", "serve", "--port", "0", "--engine-process", "own", "--device", "cpu")
+    words = (*words, "--model-dir", str(quick_model(tmp_path / "model")))
     # A busy machine may not get to the engine for a while.
     async with python(*words, "--threads", "1", "--engine-timeout-s", "60", **pipes) as process:
         async with connect_to(url_in(await ready_line(process))) as client:

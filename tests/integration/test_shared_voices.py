@@ -12,6 +12,7 @@ from tests.contract.listener import Listener
 from tests.support.golden import TINY_MODEL_DIR
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
+from tests.support.quick_model import quick_model
 from voicegate.engine.interface import Done, NewVoice
 from voicegate.engine.process import keeper
 from voicegate.engine.process.front import RoutingEngine
@@ -30,9 +31,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def serving(voices_dir: Path) -> AsyncIterator[RoutingEngine]:
+async def serving(model_dir: Path, voices_dir: Path) -> AsyncIterator[RoutingEngine]:
     """One engine process."""
-    config = GatewayConfig(model_dir=TINY_MODEL_DIR, voices_dir=voices_dir, gpus="cpu", log_level="error")
+    config = GatewayConfig(model_dir=model_dir, voices_dir=voices_dir, gpus="cpu", log_level="error")
     engine = RoutingEngine(sites_of(config, os.environ), patience_s=PATIENCE_S)
     await engine.start()
     try:
@@ -59,9 +60,10 @@ async def spoken(engine: RoutingEngine, *voices: str) -> None:
 
 
 async def test_a_voice_of_the_directory_is_there_at_once_and_keeps_its_tuned_pace(tmp_path: Path) -> None:
-    async with serving(tmp_path) as engine:
+    (voices := tmp_path / "voices").mkdir()
+    async with serving(quick_model(tmp_path / "model"), voices) as engine:
         await engine.add_voice(NewVoice("guest", RECORDING, transcript=TEXT))
-        path = tmp_path / "guest.safetensors"
+        path = voices / "guest.safetensors"
         save_pace(path, VoicePace(2.0, 0.7))
         tuned = path.read_bytes()
         await replaced(engine)

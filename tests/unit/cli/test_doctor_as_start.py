@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.quick_model import quick_model
 from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.config import EngineConfig
 from voicegate.engine.fake.engine import FakeEngine
@@ -41,6 +42,8 @@ def place(tmp_path: Path) -> Path:
             target.symlink_to(source)
         else:
             shutil.copy(source, target)
+    (model / "model.json").unlink()
+    shutil.copy(quick_model(tmp_path / "quick") / "model.json", model)
     return tmp_path
 
 

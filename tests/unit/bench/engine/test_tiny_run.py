@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.quick_model import quick_model
 from tests.support.upstream_source import SMALL
 from tests.unit.clients.deadline import deadline
 from voicegate.bench.engine import __main__ as engine
@@ -56,13 +57,24 @@ def test_a_model_that_never_stops_and_listeners_who_interrupt_it(tmp_path: Path)
 
 
 def test_what_the_engine_refuses_is_told(tmp_path: Path) -> None:
+    model = str(quick_model(tmp_path / "model"))
     report = run_of(
-        *(tmp_path / "run.json", "--scenarios", "closed:3", "--duration-s", "0.1"),
+        *(tmp_path / "run.json", "--model", model, "--scenarios", "closed:3", "--duration-s", "0.1"),
         *("--set", "max_utterances=1", "--set", "max_waiting_utterances=1"),
     )
     row = report["scenarios"]["closed:3:whole"]
     assert row["outcomes"]["refused"] >= 1
     assert row["outcomes"]["done"] >= 1
-    wrong = run_of(tmp_path / "wrong.json", "--scenarios", "alone:whole", "--num-alone", "1", "--voices", "nobody")
+    wrong = run_of(
+        tmp_path / "wrong.json",
+        "--model",
+        model,
+        "--scenarios",
+        "alone:whole",
+        "--num-alone",
+        "1",
+        "--voices",
+        "nobody",
+    )
     (message,) = wrong["scenarios"]["alone:whole"]["messages"]
     assert "nobody" in message
