@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from models.tiny.training import (
+    bounded,
     distil,
     export,
     flow,
@@ -25,6 +26,7 @@ from models.tiny.training import (
     shards,
     speech_tokenizer,
     teachers,
+    texts,
     vocoder,
 )
 from models.tiny.training.grammar import sentence
@@ -153,6 +155,7 @@ def test_a_run_that_diverges_goes_back_and_spoils_no_saved_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
+    monkeypatch.setattr(run, "_FEWEST_STEPS", 1)
     monkeypatch.setattr(run, "_SAVE_EVERY_S", -1.0)
     options = run.parser(None).parse_args(
         ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "9"]
@@ -177,6 +180,7 @@ def test_a_run_that_diverges_slowly_goes_back_to_its_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
+    monkeypatch.setattr(run, "_FEWEST_STEPS", 1)
     options = run.parser(None).parse_args(
         ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "12"]
     )
@@ -189,8 +193,65 @@ def test_a_run_that_diverges_slowly_goes_back_to_its_best(
     assert torch.load(tmp_path / "slow.pt", weights_only=True)["steps"] == 5
 
 
+def test_the_third_runs_flow_would_have_gone_back_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its losses from step 8,021 on. What was saved then, under a guard of a half, was bad already."""
+    monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
+    monkeypatch.setattr(run, "_SAVE_EVERY_S", -1.0)
+    monkeypatch.setattr(run, "_FEWEST_STEPS", 1)
+    losses = [0.4953, 0.4850, 0.4864, 0.4884, 0.4873, 0.4890, 0.5104, 0.5165, 0.5341, 0.6922, 0.8752]
+    arguments = ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu"]
+    options = run.parser(None).parse_args([*arguments, "--max-steps", str(len(losses))])
+    model = torch.nn.Linear(1, 1, bias=False)
+    training = run.Run("third", model, options, rate=0.0, watched="loss", tolerance=1.02)
+    for step in training.steps():
+        training.update({"loss": losses[step] + 0 * model(torch.ones(1)).sum()})
+    assert "third: diverged; back to step 6, at half the rate" in capsys.readouterr().out
+    assert torch.load(tmp_path / "third.pt", weights_only=True)["steps"] == 6
+
+
+def test_a_report_over_few_steps_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A resumed run's first report is over one step: by chance it may be far below all later ones."""
+    monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
+    options = run.parser(None).parse_args(
+        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "9"]
+    )
+    model = torch.nn.Linear(1, 1, bias=False)
+    training = run.Run("few", model, options, rate=0.0, watched="loss", tolerance=1.02)
+    for step in training.steps():
+        training.update({"loss": min(step, 1) + 0.1 + 0 * model(torch.ones(1)).sum()})
+    assert "diverged" not in capsys.readouterr().out
+
+
+def test_clauses_are_lines_of_the_training_text_too() -> None:
+    """The engine speaks a clause by itself. A model of whole sentences did not end at a comma: it said words twice."""
+    line = "Sure, one large coffee, two orange juices,, and a cheese sandwich."
+    wanted = ["Sure,", "one large coffee,", "two orange juices,", "and a cheese sandwich."]
+    assert texts.clauses(line) == wanted
+    assert texts.clauses("It is late.") == ["It is late."]
+
+
+@torch.no_grad()
+def test_queries_and_keys_are_bounded_while_the_flow_is_trained() -> None:
+    """Where a few directions of them grow, attention sees one place alone, and the flow diverges."""
+    torch.manual_seed(0)
+    model = flow.Flow()
+    first, second = (block.attn for block in model.decoder.estimator.transformer_blocks[:2])
+    small = second.to_k.weight.clone()
+    bound = bounded.BoundedAttention(model)
+    for _ in range(20):
+        first.to_q.weight.add_(0.02)  # a single direction, as it was seen
+        bound.hold()
+    assert float(torch.linalg.matrix_norm(first.to_q.weight, 2)) == pytest.approx(4.0, rel=0.02)
+    torch.testing.assert_close(second.to_k.weight, small, rtol=0, atol=0)
+
+
 def test_a_run_whose_loss_is_no_number_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
+    monkeypatch.setattr(run, "_FEWEST_STEPS", 1)
     options = run.parser(None).parse_args(
         ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "9"]
     )

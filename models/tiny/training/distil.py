@@ -13,6 +13,7 @@ from torch.nn import functional
 from voicegate.engine.flow.euler import cosine_schedule
 
 from . import run
+from .bounded import BoundedAttention
 from .flow import Flow, block_mask, loaded, prompts
 
 _GUIDANCE: Final = 0.7
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     training = run.Run(
         "distilled_flow", taught, options, rate=2e-4, average=0.998, decay=0.0, watched="loss", tolerance=1.02
     )
+    bounded = BoundedAttention(taught)
     batches = loaded(options.corpus, options.state, options.device, options.hours)
     for each in (taught, teacher):
         run.compile_each(each.decoder.estimator.transformer_blocks, options)
@@ -63,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 target = _guided(teacher_velocity, x, told_mu, told_speaker, cond, time, width, mask)
             velocity = student_velocity(x, mu, speaker, cond, time, mask)
         training.update({"loss": functional.mse_loss(velocity, (target - x) / width)})
+        bounded.hold()
 
 
 def _guided(

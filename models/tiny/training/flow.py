@@ -2,9 +2,8 @@
 
     python -m models.tiny.training.flow --corpus corpus --state state --minutes 14
 
-The stream of hidden values stays float32, from the noisy mel to the velocity; what blocks add to it is bfloat16. Late
-on its way the mel is nearly clean, and the velocity hangs on a rest that bfloat16 rounds away. Where the first and last
-layers were bfloat16 too, it was there that runs grew worse, from step 7,000 on (README, Runs).
+The stream of hidden values stays float32, from the noisy mel to the velocity; what blocks add to it is bfloat16.
+Queries and keys are bounded: without that two runs diverged (`bounded`, and README, Runs).
 """
 
 import math
@@ -17,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from . import run, shards, speech_tokenizer
+from .bounded import BoundedAttention
 from .speech_tokenizer import NUM_CODES
 from .voices import VOICES
 
@@ -276,6 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.manual_seed(options.seed)
     model = Flow().to(options.device)
     training = run.Run("flow", model, options, rate=4e-4, betas=(0.9, 0.99), watched="loss", tolerance=1.02)
+    bounded = BoundedAttention(model)
     batches = loaded(options.corpus, options.state, options.device, options.hours)
     run.compile_each(model.decoder.estimator.transformer_blocks, options)
     estimate = model.decoder.estimator
@@ -294,6 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             told = is_conditioned[:, None, None]
             velocity = estimate(x, mu * told, speaker * told[:, 0], prompts(mel) * told, time, mask)
         training.update({"loss": functional.mse_loss(velocity, mel - (1 - 1e-6) * noise)})
+        bounded.hold()
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ _REPORT_EVERY_S: Final = 10.0
 _WARM_UP_STEPS: Final = 300
 _GROWN_TIMES: Final = 1.5  # a watched loss, over its lowest mean between two reports: the run has diverged
 _PATIENT_REPORTS: Final = 6  # in a row that are not good: it diverges slowly
+_FEWEST_STEPS: Final = 50  # a report over fewer is noise: a resumed run's first one is over a step or two
 _PATIENCE: Final = 8  # judgements in a row that are worse than the best
 _LAST_RATE: Final = 0.03  # of the highest
 _STEPS_BEFORE_CAPTURE: Final = 8
@@ -254,12 +255,12 @@ class Run:
         if not self._num_reported:
             return
         means = {name: float(total) / self._num_reported for name, total in self._sums.items()}
-        self._sums, self._num_reported = {}, 0
         text = "  ".join(f"{name} {mean:.4f}" for name, mean in means.items())
         told = f"{self.elapsed_s:6.0f} s {self.num_steps:6} steps  {text}  skipped {int(self.num_skipped)}"
         print(f"{self.name} {told}", flush=True)
-        if self._watched is not None:
+        if self._watched is not None and self._num_reported >= _FEWEST_STEPS:
             self._watch(means[self._watched])
+        self._sums, self._num_reported = {}, 0
 
     def _watch(self, mean: float) -> None:
         if mean <= self._tolerance * self._lowest:

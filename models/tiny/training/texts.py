@@ -41,6 +41,7 @@ _MIN_WORDS, _MAX_WORDS = 3, 32
 _NUM_RANKED_WORDS: Final = 40_000
 # Shares of the kinds of line.
 _AGENT, _PAIR, _PROSE, _RANDOM = 0.42, 0.14, 0.28, 0.16
+_IN_CLAUSES: Final = 0.3  # share of the lines with a comma: each clause becomes a line by itself
 
 
 def prose() -> list[str]:
@@ -75,7 +76,18 @@ def _random_words(words: list[str], rng: random.Random) -> str:
     return line[0].upper() + line[1:] + rng.choice("...?!")
 
 
+def clauses(line: str) -> list[str]:
+    """As the engine gives them to the LLM. A model that saw whole sentences alone did not end at a comma."""
+    return re.findall(r"[^\s,][^,]*,?", line)
+
+
 def lines(seed: int) -> Iterator[str]:
+    rng = random.Random(f"clauses {seed}")
+    for line in whole_lines(seed):
+        yield from clauses(line) if "," in line and rng.random() < _IN_CLAUSES else [line]
+
+
+def whole_lines(seed: int) -> Iterator[str]:
     from wordfreq import top_n_list  # noqa: PLC0415 - nothing else of this package needs it
 
     rng = random.Random(seed)
