@@ -122,4 +122,4 @@ async def test_parts_leave_clauses_of_the_engine_to_live_streams(tmp_path: Path)
                 gauges = engine.stats().gauges
                 most = max(most, int(gauges["active_clauses"] + gauges["waiting_clauses"]))
                 await asyncio.sleep(0.02)
-    assert 1 < most < gauges["max_active_clauses"]
+    assert 0 < most < gauges["max_active_clauses"]

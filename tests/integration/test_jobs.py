@@ -221,31 +221,30 @@ async def test_the_engine_is_told_again_and_again_that_nobody_plays_a_part(tmp_p
 
 
 class OfClauses(FakeEngine):
-    """An engine with room for few clauses, among whose places most are of those who wait: a GPU of 24 GB."""
-
-    is_late = False  # with its gauges, as one in another process
+    """An engine that holds few clauses, and among whose places many are of those who wait: a GPU of 24 GB."""
 
     @property
     def room(self) -> int:
         return max(80 + 32 - self.num_placed, 0)
 
     def stats(self) -> EngineStats:
-        num_active = 0 if self.is_late else self.num_placed
-        return EngineStats(gauges={"max_active_clauses": 80, "active_clauses": num_active, "waiting_clauses": 0})
+        return EngineStats(gauges={"max_active_clauses": 80, "active_clauses": self.num_placed, "waiting_clauses": 0})
 
 
-@pytest.mark.parametrize("is_late", [False, True])
-async def test_parts_go_by_the_clauses_of_an_engine_that_tells_them(tmp_path: Path, is_late: bool) -> None:
+async def test_parts_fill_a_device_and_leave_it_to_live_streams_but_for_a_few(tmp_path: Path) -> None:
     stalled = {number: Fault(FaultKind.STALL, after_ms=100) for number in range(100)}
     engine = OfClauses(Script(max_utterances=1024, faults=stalled))
-    engine.is_late = is_late
     config = GatewayConfig(port=0, jobs_dir=tmp_path, jobs_spare_bytes=0)
-    async with running_gateway(config, engine) as url, client_of(url) as client:
+    async with running_gateway(config, engine) as url, client_of(url) as client, asyncio.timeout(TIMEOUT_S):
         await added(client, ["Hello there."] * 100)
-        async with asyncio.timeout(TIMEOUT_S):
-            await engine.until(lambda: engine.num_live == 30)
+        await engine.until(lambda: engine.num_live == 11)
         await asyncio.sleep(0.3)  # some looks later
-        assert engine.num_live == 30, "with two clauses each: all but a quarter"
+        assert engine.num_live == 11, "a seventh of all clauses"
+        async with connect_to(url) as live:
+            for number in range(20):
+                await live.speak(str(number), "Hello there.")
+            await engine.until(lambda: engine.num_live == 20 + 2)
+            assert len(engine.cancels) == 9
 
 
 async def test_live_streams_are_encoded_while_files_of_jobs_take_all_other_threads(tmp_path: Path) -> None:

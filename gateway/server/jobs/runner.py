@@ -31,6 +31,9 @@ from voicegate.gateway.session.opening import build_request
 _RESERVE: Final = 1 / 4
 # Parts at once; each holds up to 3 MB of audio. Higher -> more memory; lower -> large GPUs are not filled.
 _MAX_RUNNING: Final = 128
+# The share of what live streams took that counts at the next look, a tenth of a second later. Higher -> parts begin
+# later after live streams have gone; lower -> more parts are begun between two live streams, and stopped.
+_FADING: Final = 0.98
 # After a disk was found full, or the queue down.
 _PAUSE_S: Final = 5.0
 # Times that a part may fail in the engine, or end with its server, until its job does. Lower -> a server that is killed
@@ -55,8 +58,7 @@ class _Running:
 
     @property
     def is_on_its_way(self) -> bool:
-        """Its places may not be counted as taken yet."""
-        return not self.claim.is_whole and (self.speaking is None or not self.speaking.has_sounded)
+        return self.speaking is None and not self.claim.is_whole
 
     def stop(self) -> None:
         self.is_over = True
@@ -77,6 +79,7 @@ class Runner:
         self._end = end
         self._running: list[_Running] = []  # the oldest first
         self._numbers = count()
+        self._num_live = 0.0  # clauses of live streams: the most of the last seconds
         self._one_join_at_a_time = asyncio.Lock()  # more would take processors from live streams
         self._paused_until_s = 0.0
         self._is_closing = False
@@ -88,6 +91,8 @@ class Runner:
 
     def give_way(self) -> None:
         """To live streams that need room. The engine is ready."""
+        num_live = places_of(self._services.engine).num_live(self._num_parts)
+        self._num_live = max(num_live, self._num_live * _FADING)
         if (num_short := self._num_short) > 0:
             for part in [part for part in self._running if part.has_place][-num_short:]:
                 part.stop()
@@ -133,24 +138,26 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
+    def _num_parts(self) -> int:
+        return sum(not part.claim.is_whole for part in self._running)
+
+    @property
     def _num_short(self) -> int:
         """So many places live streams lack."""
         places = places_of(self._services.engine)
-        return max(self._services.admission.num_waiting, (_reserve(places) + 1) // 2 - places.num_free)
+        # Twice as many parts as may begin: live streams come and go, and what is stopped was made in vain.
+        num_excess = self._num_parts - 2 * places.num_for_parts(self._num_live)
+        return max(self._services.admission.num_waiting, (_reserve(places) + 1) // 2 - places.num_free, num_excess)
 
     @property
     def _num_free(self) -> int:
         """So many parts may begin."""
         if self._num_short > 0 or time.monotonic() < self._paused_until_s:
             return 0
-        places = places_of(self._services.engine)
+        places, num_parts = places_of(self._services.engine), self._num_parts
         num_on_their_way = sum(part.is_on_its_way for part in self._running)
-        num_sounding = sum(part.has_place and not part.is_on_its_way for part in self._running)
-        # An engine of several processes tells its places some time later.
-        num_left = min(places.num_free, places.num_all - num_sounding) - _reserve(places)
-        num_left -= (places.most_of_one - 1) * num_sounding
-        num_free = num_left // places.most_of_one - num_on_their_way
-        return min(num_free, _MAX_RUNNING - len(self._running))
+        num_free = places.num_free - num_on_their_way - _reserve(places)
+        return min(num_free, places.num_for_parts(self._num_live) - num_parts, _MAX_RUNNING - len(self._running))
 
     def _pause(self, reason: str) -> None:
         """The disk takes no more, or the queue is down; live streams go on."""

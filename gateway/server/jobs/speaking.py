@@ -43,10 +43,6 @@ class Speaking:
     def has_place(self) -> bool:
         return not self._end.done()
 
-    @property
-    def has_sounded(self) -> bool:
-        return bool(self._packets) or self._end.done()
-
     def keep_back(self) -> None:
         """To be called now and then: nobody plays it, so it is urgent for no one, and may have its lead once more.
 
