@@ -20,7 +20,7 @@ PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 # files that start processes, and files that compute for seconds.
 SLOW := bench cli/test_doctor_as_start.py deploy/test_setup.py test_tiny_training.py engine/audio/test_encoder_*.py \
 	engine/checkpoint engine/backends/disaggregated/test_hangs.py \
-	engine/load engine/core/test_first_blocks.py engine/core/test_heard_first.py \
+	engine/load engine/core/test_heard_first.py \
 	engine/core/test_out_of_memory.py engine/core/test_pipeline_lanes.py \
 	engine/core/test_self_scheduling_llm.py \
 	engine/*/cuda engine/backends/tensorrt engine/voices/test_maker.py engine/test_additions.py \
