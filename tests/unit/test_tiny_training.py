@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 from models.tiny.training import (
     bounded,
+    by_part,
     distil,
     export,
     flow,
@@ -122,6 +123,28 @@ def test_a_run_goes_on_where_it_stopped(
     arguments = ["--corpus", str(corpus), "--state", str(tmp_path / "state"), "--minutes", "9", "--device", "cpu"]
     speech_tokenizer.main([*arguments, "--max-steps", "2", "--batch-share", "0.01"])
     assert "resumed after 1 steps" in capsys.readouterr().out
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("part", ["vocoder", "codes", "flow"])
+def test_a_teachers_speech_is_made_again_by_each_part(trained: Path, part: str) -> None:
+    torch.manual_seed(0)
+    parts = by_part.Parts(trained, TINY_MODEL_DIR, euler_steps=2)
+    mel, prompt = torch.randn(40, shards.NUM_MELS) - 5, torch.randn(20, shards.NUM_MELS) - 5
+    made = parts.of(part)(mel, prompt, 1)
+    assert made.shape == mel.shape
+    assert parts.samples(made).shape == (40 * shards.SAMPLES_PER_FRAME,)
+
+
+@torch.inference_mode()
+def test_codes_are_decoded_like_what_they_were_made_from() -> None:
+    torch.manual_seed(0)
+    model = speech_tokenizer.Tokenizer(2)
+    mel, voice = torch.randn(3, shards.NUM_MELS, 40) * 3 - 5, torch.tensor([0, 1, 1])
+    _, codes = speech_tokenizer.rounded(model.encoder(mel))
+    assert len(codes.unique()) > 5
+    for found, wanted in zip(model.told(codes, voice), model(mel, voice), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_a_run_that_learns_by_heart_stops_with_its_best_weights(tmp_path: Path) -> None:

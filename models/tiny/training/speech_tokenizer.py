@@ -105,6 +105,15 @@ class Tokenizer(nn.Module):
     def forward(self, mel: torch.Tensor, voice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """-> mel as told [B, 80, T], phonemes, pitch and voicing [B, 194, T]."""
         quantised, _ = rounded(self.encoder(mel))
+        return self._decoded(quantised, voice)
+
+    def told(self, codes: torch.Tensor, voice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Decode codes [B, T / 2] to the values of `forward`."""
+        levels, places = _levels_and_places(codes.device)
+        level = codes[:, None] // places % levels
+        return self._decoded((level - levels // 2) / (levels // 2), voice)
+
+    def _decoded(self, quantised: torch.Tensor, voice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         hidden = self.shared(self.up(quantised.repeat_interleave(2, dim=2)))
         return self.sound(hidden + self.voice(voice)[:, :, None]), self.spoken(hidden)
 

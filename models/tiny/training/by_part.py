@@ -1,0 +1,125 @@
+"""Measure which part loses words: a teacher's speech, taken apart and made again, without the LLM.
+
+    python -m models.tiny.training.by_part --state state --like models/tiny --kokoro DIR --sentences 14
+
+| part | what is made again |
+|---|---|
+| `vocoder` | the teacher's mel -> samples |
+| `codes` | the teacher's codes -> mel by the tokenizer's own decoder, which draws nothing -> samples |
+| `flow` | the teacher's codes -> mel by the flow, after the voice's prompt -> samples |
+"""
+
+import argparse
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from voicegate.engine.model.model_json import load_model_config
+from voicegate.engine.voices.features import mel_24k
+
+from . import flow, run, speech_tokenizer
+from .evaluate import measured, teacher
+from .held_out import HELD_OUT
+from .hift import LOOK_RIGHT, Vocoder
+from .voices import VOICES
+
+_GUIDANCE: Final = 0.7
+
+Pcm = npt.NDArray[np.int16]
+MelOf = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
+
+
+def mel_of(pcm: Pcm) -> torch.Tensor:
+    """[T, 80], T even."""
+    mel = mel_24k(torch.from_numpy(pcm.astype(np.float32) / 32768))
+    return mel[: len(mel) // 2 * 2]
+
+
+class Parts:
+    """Each takes a sentence's mel, the prompt's and the voice's number, and gives the mel made again."""
+
+    def __init__(self, state: Path, like: Path, *, euler_steps: int) -> None:
+        self._steps = euler_steps
+        self._vocoder = Vocoder(load_model_config(like).vocoder)
+        self._vocoder.load_state_dict(run.averaged_weights(state, "vocoder"), strict=False)
+        self._tokenizer = speech_tokenizer.Tokenizer(len(VOICES)).eval()
+        self._tokenizer.load_state_dict(run.averaged_weights(state, "tokenizer"))
+        self._flow = flow.Flow().eval()
+        if (state / "flow.pt").exists():
+            self._flow.load_state_dict(run.averaged_weights(state, "flow"), strict=False)
+
+    def of(self, name: str) -> MelOf:
+        return {"vocoder": self._as_it_is, "codes": self._decoded, "flow": self._flowed}[name]
+
+    def _as_it_is(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
+        return mel
+
+    def _decoded(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
+        decoded, _ = self._tokenizer.told(self._codes(mel)[None], torch.tensor([voice]))
+        return decoded[0].T * speech_tokenizer.MEL_SCALE
+
+    def _flowed(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
+        codes = torch.cat((self._codes(prompt), self._codes(mel)))[None]
+        mu, speaker = self._flow.conditions(codes, flow.speaker_embeddings()[voice][None])
+        cond = torch.cat((prompt, torch.zeros_like(mel)))[None]
+        mask = flow.block_mask(cond.shape[1], mel.device, is_streaming=True)
+        times = 1 - torch.cos(torch.linspace(0, 1, self._steps + 1) * 0.5 * math.pi)
+        x = torch.randn_like(cond)
+        both = [torch.cat((each, torch.zeros_like(each))) for each in (mu, speaker, cond)]
+        for now, after in itertools.pairwise(times):
+            velocities = self._flow.decoder.estimator(torch.cat((x, x)), *both, now.expand(2), mask)
+            told, free = velocities.chunk(2)
+            x = x + (after - now) * ((1 + _GUIDANCE) * told - _GUIDANCE * free)
+        return x[0, len(prompt) :]
+
+    def _codes(self, mel: torch.Tensor) -> torch.Tensor:
+        return speech_tokenizer.codes_of(self._tokenizer.encoder, mel).long()
+
+    def samples(self, mel: torch.Tensor) -> Pcm:
+        """[T, 80] -> [480 T]."""
+        mel = mel.T[None]
+        mel = torch.cat((mel, mel[:, :, -1:].expand(-1, -1, LOOK_RIGHT)), dim=2)
+        weights = self._vocoder.folded()
+        hertz = self._vocoder.pitch(weights, mel[:, :, :-1])
+        noise = torch.rand(1, hertz.shape[1] * 480, 9)
+        source = self._vocoder.spectra(self._vocoder.source(weights, hertz, torch.rand(1, 9), noise))
+        made = self._vocoder.samples(self._vocoder.filter(weights, mel, source))
+        pcm: Pcm = (made[0].clamp(-0.99, 0.99) * 32767).numpy().astype(np.int16)
+        return pcm
+
+
+@torch.inference_mode()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--like", type=Path, required=True, help="a model directory of the same shapes")
+    parser.add_argument("--kokoro", type=Path, help="a folder: kokoro.onnx, vocab.json, styles")
+    parser.add_argument("--parts", nargs="+", default=["vocoder", "codes", "flow"])
+    parser.add_argument("--euler-steps", type=int, default=10)
+    parser.add_argument("--sentences", type=int, default=len(HELD_OUT))
+    options = parser.parse_args()
+    parts = Parts(options.state, options.like, euler_steps=options.euler_steps)
+    sentences = HELD_OUT[:: len(HELD_OUT) // options.sentences]
+    for name, voice in VOICES.items():
+        taught = teacher(name, options.kokoro)
+        prompt = mel_of(taught(voice.prompt, 0))
+        spoken = {text: mel_of(taught(text, seed)) for seed, text in enumerate(sentences)}
+        for part in options.parts:
+            made = parts.of(part)
+
+            def speak(text: str, seed: int, made: MelOf = made, number: int = voice.number) -> Pcm:
+                torch.manual_seed(seed)
+                return parts.samples(made(spoken[text], prompt, number))  # noqa: B023 - called within the turn
+
+            result = measured(speak, sentences)
+            print({"voice": name, "part": part} | {key: each for key, each in result.items() if key != "sentences"})
+
+
+if __name__ == "__main__":
+    main()
