@@ -1,7 +1,7 @@
 """How an H200 would serve a load: the real engine core, on models and a device that only take the measured times.
 
     python -m voicegate.bench.simulated [--scenarios live:128:20 live:400:20] [--set NAME=VALUE] [--host-slowdown 1]
-        [--llm-apart] [--duration-s 3] [--host-time] [--without RULE ...] [--json FILE]
+        [--llm-apart] [--jobs] [--duration-s 3] [--host-time] [--without RULE ...] [--json FILE]
 
 For rules of the engine, without a GPU: what it predicts is then to be measured (docs/adr/0025).
 """
@@ -17,6 +17,7 @@ from typing import Any, Final
 from voicegate.bench import environment, results_file
 from voicegate.bench.engine.__main__ import UsageError, with_settings
 from voicegate.bench.simulated.device import Device
+from voicegate.bench.simulated.jobs import RunWithJobs
 from voicegate.bench.simulated.models import simulated
 from voicegate.bench.simulated.rules import RULES, without
 from voicegate.bench.simulated.run import Run, figures
@@ -51,11 +52,12 @@ def measure(
     host_slowdown: float,
     is_llm_apart: bool = False,
     has_host_time: bool = False,
+    has_jobs: bool = False,
 ) -> dict[str, Any]:
     """`config`: resolved for a GPU. Raises ValueError for a time in which nobody is heard."""
     device = Device(is_llm_apart=is_llm_apart)
     models = simulated(config, device, tokens_per_text_token=tokens_per_text_token(config))
-    run = Run(config, device, models, host_slowdown=host_slowdown)
+    run = (RunWithJobs if has_jobs else Run)(config, device, models, host_slowdown=host_slowdown)
     planned = schedule(scenario, Settings(voices=list(models.stages.voices), duration_s=duration_s))
     run.plan(planned)
     gc.freeze()  # as an engine does when it is loaded
@@ -64,6 +66,8 @@ def measure(
     finally:
         gc.unfreeze()
     found = figures(run, planned.window_s)
+    if isinstance(run, RunWithJobs):
+        found["jobs"] = run.job_figures(planned.window_s)
     if has_host_time:
         found["host"] |= run.host_time.figures()
     return found
@@ -112,6 +116,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--llm-apart", action="store_true", help="two GPUs: the LLM on one, flow and vocoder on the other (ADR 0024)"
     )
+    parser.add_argument("--jobs", action="store_true", help="a full queue of jobs beside each load (docs/jobs.md)")
     parser.add_argument(
         "--host-time",
         action="store_true",
@@ -139,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             },
             "host_slowdown": options.host_slowdown,
             "is_llm_apart": options.llm_apart,
+            "has_jobs": options.jobs,
             "duration_s": options.duration_s,
             "without": options.without,
             "scenarios": rows,
@@ -156,11 +162,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     host_slowdown=options.host_slowdown,
                     is_llm_apart=options.llm_apart,
                     has_host_time=options.host_time,
+                    has_jobs=options.jobs,
                 )
             rows[str(scenario)] = found
             print(line(scenario, found), flush=True)
             for writer, row in found["by_writer"].items():
                 print(_writer_line(writer, row), flush=True)
+            if options.jobs:
+                print(f"{'':<16} jobs: {found['jobs']['audio_s_per_s']} audio-s/s", flush=True)
             if options.host_time:
                 print(_host_line(found["host"]), flush=True)
             results_file.save(described, options.json)

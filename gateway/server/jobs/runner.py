@@ -18,7 +18,7 @@ from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.jobs.archive import Archive
 from voicegate.gateway.server.jobs.files import PartAudio, PartFile, write_safely
 from voicegate.gateway.server.jobs.ledger import Claim, JobRow, State
-from voicegate.gateway.server.jobs.places import Places, places_of
+from voicegate.gateway.server.jobs.places import Places, Share, places_of
 from voicegate.gateway.server.jobs.rendering import rendered
 from voicegate.gateway.server.jobs.requests import opening_of, shot_of
 from voicegate.gateway.server.jobs.settings import NoSpace, QueueDown
@@ -31,9 +31,6 @@ from voicegate.gateway.session.opening import build_request
 _RESERVE: Final = 1 / 4
 # Parts at once; each holds up to 3 MB of audio. Higher -> more memory; lower -> large GPUs are not filled.
 _MAX_RUNNING: Final = 128
-# The share of what live streams took that counts at the next look, a tenth of a second later. Higher -> parts begin
-# later after live streams have gone; lower -> more parts are begun between two live streams, and stopped.
-_FADING: Final = 0.98
 # After a disk was found full, or the queue down.
 _PAUSE_S: Final = 5.0
 # Times that a part may fail in the engine, or end with its server, until its job does. Lower -> a server that is killed
@@ -79,7 +76,7 @@ class Runner:
         self._end = end
         self._running: list[_Running] = []  # the oldest first
         self._numbers = count()
-        self._num_live = 0.0  # clauses of live streams: the most of the last seconds
+        self._share = Share()
         self._one_join_at_a_time = asyncio.Lock()  # more would take processors from live streams
         self._paused_until_s = 0.0
         self._is_closing = False
@@ -91,8 +88,7 @@ class Runner:
 
     def give_way(self) -> None:
         """To live streams that need room. The engine is ready."""
-        num_live = places_of(self._services.engine).num_live(self._num_parts)
-        self._num_live = max(num_live, self._num_live * _FADING)
+        self._share.look(self._places, self._num_parts)
         if (num_short := self._num_short) > 0:
             for part in [part for part in self._running if part.has_place][-num_short:]:
                 part.stop()
@@ -138,15 +134,19 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
+    def _places(self) -> Places:
+        engine = self._services.engine
+        return places_of(engine.room, engine.info.max_utterances, engine.stats().gauges)
+
+    @property
     def _num_parts(self) -> int:
         return sum(not part.claim.is_whole for part in self._running)
 
     @property
     def _num_short(self) -> int:
         """So many places live streams lack."""
-        places = places_of(self._services.engine)
-        # Twice as many parts as may begin: live streams come and go, and what is stopped was made in vain.
-        num_excess = self._num_parts - 2 * places.num_for_parts(self._num_live)
+        places = self._places
+        num_excess = self._share.num_excess(places, self._num_parts)
         return max(self._services.admission.num_waiting, (_reserve(places) + 1) // 2 - places.num_free, num_excess)
 
     @property
@@ -154,10 +154,10 @@ class Runner:
         """So many parts may begin."""
         if self._num_short > 0 or time.monotonic() < self._paused_until_s:
             return 0
-        places, num_parts = places_of(self._services.engine), self._num_parts
+        places, num_parts = self._places, self._num_parts
         num_on_their_way = sum(part.is_on_its_way for part in self._running)
         num_free = places.num_free - num_on_their_way - _reserve(places)
-        return min(num_free, places.num_for_parts(self._num_live) - num_parts, _MAX_RUNNING - len(self._running))
+        return min(num_free, self._share.most(places) - num_parts, _MAX_RUNNING - len(self._running))
 
     def _pause(self, reason: str) -> None:
         """The disk takes no more, or the queue is down; live streams go on."""

@@ -101,6 +101,17 @@ def test_a_load_is_served_and_told_of(tmp_path: Path, monkeypatch: pytest.Monkey
     assert runs[0]["llm"]["reprefills_per_s"] > 0
 
 
+def test_jobs_run_beside_a_load_and_make_way_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.json"
+    options = ["--jobs", "--duration-s", "0.3", "--scenarios", "live:8:whole", "--json", str(path)]
+    assert command.main(options) == 0
+    report = json.loads(path.read_text())
+    jobs = report["scenarios"]["live:8:whole"]["jobs"]
+    assert report["has_jobs"]
+    assert jobs["audio_s_per_s"] > 0
+    assert 4 <= jobs["parts"] < 64
+
+
 @pytest.mark.parametrize("num_words", range(4, 10))
 def test_what_is_done_while_the_thread_is_at_work_is_fetched(num_words: int) -> None:
     """Also where nothing else would wake it: the last block of the only utterance."""

@@ -1,0 +1,91 @@
+"""A full queue of jobs beside a simulated load: parts begin and are stopped as the gateway's runner would have it."""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from typing import Any, Final
+
+from voicegate.bench.simulated.device import Device
+from voicegate.bench.simulated.models import Simulated
+from voicegate.bench.simulated.run import Run
+from voicegate.clients.bench.sentences import ENGLISH
+from voicegate.engine import units
+from voicegate.engine.config import EngineConfig
+from voicegate.engine.interface import (
+    AudioFormat,
+    AudioReady,
+    Codec,
+    Done,
+    EngineEvent,
+    Failed,
+    ListenerReport,
+    SpeakingMode,
+    UtteranceId,
+    UtteranceRequest,
+)
+from voicegate.gateway.server.jobs.places import Share, places_of
+
+_LOOK_S: Final = 0.1
+_REPORT_S: Final = 1.0
+_LEAD_MS: Final = 60_000
+_TEXT: Final = "\n\n".join(ENGLISH.paragraphs[:2])  # a part
+# The first parts are of all lengths, so that parts end and begin at all times.
+_NUM_FIRST: Final = 128
+_STRIDE: Final = 79
+
+
+class RunWithJobs(Run):
+    def __init__(self, config: EngineConfig, device: Device, simulated: Simulated, *, host_slowdown: float) -> None:
+        super().__init__(config, device, simulated, host_slowdown=host_slowdown)
+        self._most_utterances = config.max_utterances
+        self._share = Share()
+        self._parts: dict[UtteranceId, int] = {}  # samples of each that runs; the oldest first
+        self._made: list[tuple[float, int]] = []  # when, and samples
+        self._part_numbers = count()
+        self._at(0.0, partial(self._look, 0.0))
+        self._at(0.0, partial(self._report, 0.0))
+
+    def job_figures(self, window_s: tuple[float, float]) -> dict[str, Any]:
+        begin_s, end_s = window_s
+        num_samples = sum(num for at_s, num in self._made if begin_s <= at_s <= end_s)
+        audio_s_per_s = num_samples / units.SAMPLE_RATE_HZ / (end_s - begin_s)
+        return {"audio_s_per_s": round(audio_s_per_s, 1), "parts": len(self._parts)}
+
+    def _look(self, now_s: float) -> None:
+        places = places_of(self.core.num_welcome, self._most_utterances, self.core.gauges)
+        self._share.look(places, len(self._parts))
+        for part in [*self._parts][len(self._parts) - self._share.num_excess(places, len(self._parts)) :]:
+            self.core.cancel(part, None)
+            del self._parts[part]
+        for _ in range(self._share.most(places) - len(self._parts)):
+            self._begin()
+        self._at(now_s + _LOOK_S, partial(self._look, now_s + _LOOK_S))
+
+    def _begin(self) -> None:
+        number = next(self._part_numbers)
+        share = number * _STRIDE % _NUM_FIRST + 1 if number < _NUM_FIRST else _NUM_FIRST
+        part, voice = UtteranceId(f"job-{number}"), next(iter(self.simulated.stages.voices))
+        audio, mode = AudioFormat(Codec.PCM_S16LE), SpeakingMode.CLAUSE
+        self._parts[part] = 0
+        self.core.submit(UtteranceRequest(part, voice, audio, mode, lead_ms=_LEAD_MS), seed=number)
+        self.core.push_text(part, _TEXT[: max(len(_TEXT) * share // _NUM_FIRST, 12)])
+        self.core.end_text(part)
+
+    def _report(self, now_s: float) -> None:
+        for part, num_samples in self._parts.items():
+            if num_samples:
+                played_ms = units.samples_to_ms(num_samples)
+                self.core.note_listener(part, ListenerReport(played_ms, is_playing=False))
+        self._at(now_s + _REPORT_S, partial(self._report, now_s + _REPORT_S))
+
+    def _take(self, events: Sequence[EngineEvent]) -> None:
+        super()._take(events)
+        for event in events:
+            if event.utterance_id not in self._parts:
+                continue
+            if isinstance(event, AudioReady):
+                num_samples = sum(map(len, event.packets)) // 2
+                self._parts[event.utterance_id] += num_samples
+                self._made.append((self.device.now_s, num_samples))
+            elif isinstance(event, Done | Failed):
+                del self._parts[event.utterance_id]
