@@ -73,13 +73,22 @@ async def page(profile: BrowserContext) -> AsyncIterator[Page]:
     Each test has an origin of its own, and leaves a blank page.
     """
     page = profile.pages[0] if profile.pages else await profile.new_page()
-    async with watched(page):
-        yield page
-        if not page.is_closed():
-            await page.goto("about:blank")
-            await page.unroute_all(behavior="ignoreErrors")
-            await page.set_viewport_size(VIEWPORT)
-            await page.emulate_media(color_scheme="null")
+    try:
+        async with watched(page):
+            yield page
+    finally:
+        await leave_blank(page)
+
+
+async def leave_blank(page: Page) -> None:
+    """As a new tab is. One that cannot be is closed, and the next test opens another."""
+    try:
+        await page.goto("about:blank")
+        await page.unroute_all(behavior="ignoreErrors")
+        await page.set_viewport_size(VIEWPORT)
+        await page.emulate_media(color_scheme="null")
+    except Error:
+        await page.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
