@@ -11,6 +11,7 @@ import pytest
 from tests.support import upstream
 from tests.support import vllm_omni as standin
 from tests.support.golden import TINY_MODEL_DIR
+from tests.support.quick_model import quick_model
 from tests.unit.clients.deadline import deadline
 from voicegate.bench.peers import __main__ as peers
 from voicegate.bench.peers import embedded
@@ -27,8 +28,9 @@ def arguments(tmp_path: Path) -> list[str]:
     if not (tmp_path / "packages").exists():
         standin.packages(tmp_path / "packages")
         standin.model(tmp_path / "model", voice="slt")
-    directories = {"--packages": tmp_path / "packages", "--peer-model": tmp_path / "model", "--model": TINY_MODEL_DIR}
-    directories |= {"--json": tmp_path / "peers.json", "--logs": tmp_path / "logs"}
+        quick_model(tmp_path / "ours")
+    directories = {"--packages": tmp_path / "packages", "--peer-model": tmp_path / "model"}
+    directories |= {"--model": tmp_path / "ours", "--json": tmp_path / "peers.json", "--logs": tmp_path / "logs"}
     return [text for flag, directory in directories.items() for text in (flag, str(directory))]
 
 
