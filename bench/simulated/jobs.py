@@ -53,7 +53,7 @@ class RunWithJobs(Run):
 
     def _look(self, now_s: float) -> None:
         places = places_of(self.core.num_welcome, self._most_utterances, self.core.gauges)
-        self._share.look(places, len(self._parts))
+        self._share.look(places, len(self._parts), self.core.num_placed - len(self._parts))
         for part in [*self._parts][len(self._parts) - self._share.num_excess(places, len(self._parts)) :]:
             self.core.cancel(part, None)
             del self._parts[part]

@@ -211,13 +211,15 @@ async def test_live_streams_find_a_reserve_and_then_take_places_from_parts(tmp_p
         assert len(served.engine.cancels) >= 2, "parts made way"
 
 
-async def test_the_engine_is_told_again_and_again_that_nobody_plays_a_part(tmp_path: Path) -> None:
+async def test_the_engine_is_told_from_the_beginning_on_that_nobody_plays_a_part(tmp_path: Path) -> None:
     """Else a part that is made slower than it plays would be more urgent than new requests."""
     script = Script(faults={0: Fault(FaultKind.STALL, after_ms=240)})
     async with serving(script, jobs_dir=tmp_path) as served, client_of(served.url) as client:
         await added(client, "Hello there, and so on.")
-        await served.until(lambda engine: len(engine.reports) >= 2)
-        assert {(report.played_ms, report.is_playing) for _, report in served.engine.reports} == {(240, False)}
+        await served.until(lambda engine: len(engine.reports) >= 3)
+        told = [(report.played_ms, report.is_playing) for _, report in served.engine.reports]
+        assert told[0] == (0, False), "before there is sound"
+        assert set(told[1:]) == {(240, False)}, "again and again"
 
 
 class OfClauses(FakeEngine):
@@ -243,8 +245,36 @@ async def test_parts_fill_a_device_and_leave_it_to_live_streams_but_for_a_few(tm
         async with connect_to(url) as live:
             for number in range(20):
                 await live.speak(str(number), "Hello there.")
-            await engine.until(lambda: engine.num_live == 20 + 2)
+            await engine.until(lambda: len(engine.cancels) >= 9 and engine.num_live == 20 + 2)
             assert len(engine.cancels) == 9
+
+
+class OfOneClause(FakeEngine):
+    """An engine with room for one clause. An utterance's next one waits for it before the first has ended."""
+
+    def stats(self) -> EngineStats:
+        num_placed = self.num_placed
+        return EngineStats(
+            gauges={"max_active_clauses": 1, "active_clauses": min(num_placed, 1), "waiting_clauses": num_placed}
+        )
+
+
+async def test_a_part_whose_own_clause_waits_is_stopped_for_live_streams_alone(tmp_path: Path) -> None:
+    stalled = Fault(FaultKind.STALL, after_ms=100)
+    engine = OfOneClause(Script(faults={0: stalled, 1: stalled}))
+    config = GatewayConfig(port=0, jobs_dir=tmp_path, jobs_spare_bytes=0)
+    async with running_gateway(config, engine) as url, client_of(url) as client:
+        job = await added(client, "Hello there.")
+        await engine.until(lambda: engine.num_live == 1)
+        await asyncio.sleep(0.3)  # some looks later
+        assert not engine.cancels
+        async with connect_to(url) as live:
+            await live.speak("a", "Hello there.")
+            async with asyncio.timeout(TIMEOUT_S):
+                await engine.until(lambda: bool(engine.cancels))
+            await live.send(wire.Cancel("a"))
+            await live.until(wire.Cancelled, "a")
+        assert (await until_ended(client, job))["state"] == "done"
 
 
 async def test_live_streams_are_encoded_while_files_of_jobs_take_all_other_threads(tmp_path: Path) -> None:

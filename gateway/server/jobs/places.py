@@ -9,6 +9,9 @@ from typing import Final
 _FULL_SHARE: Final = 1 / 7
 # A part's next clause begins before its last one has ended.
 _CLAUSES_OF_A_PART: Final = 1.25
+# Clauses that a live stream holds at most. Higher -> parts make way for each other, where these hold more than usual or
+# a process tells its places late; lower -> for fewer clauses than live streams hold.
+_MOST_OF_A_STREAM: Final = 2
 # Parts that make way for each clause of a live stream. Higher -> first audio is sooner; lower -> jobs get on faster.
 _FOR_A_LIVE_CLAUSE: Final = 4
 # The share of what live streams took that counts at the next look, a tenth of a second later. Higher -> parts begin
@@ -33,9 +36,10 @@ class Share:
 
     _num_live: float = 0.0  # clauses of live streams: the most of the last seconds
 
-    def look(self, places: Places, num_parts: int) -> None:
+    def look(self, places: Places, num_parts: int, num_streams: int) -> None:
+        """`num_streams`: live ones that have something to say."""
         num_live = places.num_all - places.num_free - round(_CLAUSES_OF_A_PART * num_parts)
-        self._num_live = max(num_live, self._num_live * _FADING)
+        self._num_live = max(min(num_live, _MOST_OF_A_STREAM * num_streams), self._num_live * _FADING)
 
     def most(self, places: Places) -> int:
         """So many parts may run."""

@@ -25,6 +25,7 @@ from voicegate.gateway.server.jobs.settings import NoSpace, QueueDown
 from voicegate.gateway.server.jobs.speaking import PartFailed, Speaking
 from voicegate.gateway.server.jobs.store import JobStore
 from voicegate.gateway.session.opening import build_request
+from voicegate.gateway.session.quota import Holding
 
 # Share of the engine's places that parts leave to live streams. Lower -> more of these wait until a part is stopped;
 # higher -> a GPU without live streams is used less.
@@ -88,7 +89,7 @@ class Runner:
 
     def give_way(self) -> None:
         """To live streams that need room. The engine is ready."""
-        self._share.look(self._places, self._num_parts)
+        self._share.look(self._places, self._num_parts, self._num_streams)
         if (num_short := self._num_short) > 0:
             for part in [part for part in self._running if part.has_place][-num_short:]:
                 part.stop()
@@ -143,8 +144,15 @@ class Runner:
         return sum(not part.claim.is_whole for part in self._running)
 
     @property
+    def _num_streams(self) -> int:
+        """Live ones that have something to say."""
+        return self._services.quotas.in_all(Holding.UTTERANCE)
+
+    @property
     def _num_short(self) -> int:
         """So many places live streams lack."""
+        if not self._num_streams:
+            return 0  # clauses that wait are parts' own
         places = self._places
         num_excess = self._share.num_excess(places, self._num_parts)
         return max(self._services.admission.num_waiting, (_reserve(places) + 1) // 2 - places.num_free, num_excess)

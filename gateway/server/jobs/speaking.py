@@ -56,6 +56,7 @@ class Speaking:
         """None: it was stopped. Raises EngineError, PartFailed."""
         utterance_id = self._request.utterance_id
         self._engine.submit(self._request)
+        self._engine.note_listener(utterance_id, ListenerReport(0, is_playing=False))
         self._dispatcher.claim(utterance_id, self._take)
         self._engine.push_text(utterance_id, text)
         self._engine.end_text(utterance_id)

@@ -23,34 +23,46 @@ def test_few_utterances_at_once_may_be_fewer_than_clauses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_taken", "num_parts", "expected"),
+    ("num_taken", "num_parts", "num_streams", "expected"),
     [
-        (0, 0, 64),  # alone they fill an H200
-        (78, 64, 64),
-        (6, 0, 40),  # beside 20 live streams
-        (56, 40, 40),
-        (100, 4, 4),  # beside 300: a few go on
+        (0, 0, 0, 64),  # alone they fill an H200
+        (78, 64, 0, 64),
+        (6, 0, 20, 40),  # beside 20 live streams
+        (56, 40, 20, 40),
+        (100, 4, 300, 4),  # beside 300: a few go on
     ],
 )
-def test_parts_alone_fill_a_device_and_make_way_for_live_streams(num_taken: int, num_parts: int, expected: int) -> None:
+def test_parts_alone_fill_a_device_and_make_way_for_live_streams(
+    num_taken: int, num_parts: int, num_streams: int, expected: int
+) -> None:
     places, share = Places(448 - num_taken, 448, 64), Share()
-    share.look(places, num_parts)
+    share.look(places, num_parts, num_streams)
     assert share.most(places) == expected
 
 
 def test_parts_come_back_slowly_and_are_stopped_only_where_there_are_many_too_many() -> None:
     share, idle, busy = Share(), Places(448, 448, 64), Places(438, 448, 64)
-    share.look(busy, 0)
-    share.look(idle, 0)
+    share.look(busy, 0, 10)
+    share.look(idle, 0, 0)
     assert share.most(idle) < 30
     for _ in range(300):
-        share.look(idle, 0)
+        share.look(idle, 0, 0)
     assert share.most(idle) > 60
-    share.look(busy, 0)
+    share.look(busy, 0, 10)
     assert [share.num_excess(busy, num_parts) for num_parts in (24, 48, 50)] == [0, 0, 2]
 
 
 def test_one_part_goes_on_wherever_there_is_a_place() -> None:
     places, share = Places(3, 8, 1), Share()
-    share.look(places, 0)
+    share.look(places, 0, 5)
     assert share.most(places) == 1
+
+
+def test_parts_make_no_way_for_each_other() -> None:
+    """Several may hold two clauses at once; and a process tells of parts that have ended."""
+    share = Share()
+    for num_taken in (18, 22, 14):
+        share.look(Places(80 - num_taken, 80, 11), 11, 0)
+    assert share.most(Places(66, 80, 11)) == 11
+    share.look(Places(66, 80, 11), 2, 1)
+    assert share.most(Places(66, 80, 11)) == 3, "one stream's"
