@@ -14,9 +14,13 @@ class ListenerClock:
     lowest_lead_s: float | None = None  # just before more came: below 0 they heard a gap; None: nothing followed
     _empty_s: float | None = None  # when all that was sent is played
 
+    def has_played(self, now_s: float) -> bool:
+        """Whether all that was sent is played."""
+        return self._empty_s is None or self._empty_s <= now_s
+
     def come_back(self, now_s: float) -> None:
         """Its context has more text after a rest. Where all was played, the silence since then is no gap."""
-        if self._empty_s is not None and self._empty_s <= now_s:
+        if self.has_played(now_s):
             self._empty_s = None
 
     def sent(self, audio_ms: int, now_s: float) -> None:

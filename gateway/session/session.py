@@ -353,8 +353,9 @@ class Session:
         context = self._contexts.get(message.context)
         if isinstance(message, wire.Playback):
             more = self._underruns.reported(message.context, message.underruns)
-            # A player runs out of audio at a rest, too: there is no more to be heard.
-            for observer in self._observers if context is None or not context.is_at_rest else ():
+            # A player runs out of audio at a rest, too: there is no more to be heard. A gap before that is one.
+            is_rest = context is not None and context.is_at_rest and context.listener.has_played(now_s)
+            for observer in () if is_rest else self._observers:
                 observer.underruns(more)
         if context is None:
             # A player reports until it has played everything, so its last reports come after `done`.
