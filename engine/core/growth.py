@@ -105,7 +105,10 @@ class WriterPace:
         self._last_s = now_s
 
     def go_on(self, now_s: float) -> None:
-        """The time since the last words was a rest: no interval between two words, and none in which it wrote."""
+        """The time since the last words was a rest: no interval between two words, and none in which it wrote.
+
+        The words that end it are first words again, and say nothing of the pace.
+        """
         if self._begun_s is not None:
             self._begun_s += now_s - self._last_s
             self._last_s = now_s

@@ -139,9 +139,9 @@ class Utterance:
         if self.is_at_rest:
             self.listener.wait_anew(now_s)
             self.pace.go_on(now_s)
-        self.feed.push(text)
-        if self.feed.is_incremental:
+        elif self.feed.is_incremental:
             self.pace.wrote(sum(map(str.isalnum, text[:_PACE_CHARS])), now_s)
+        self.feed.push(text)
         self._last_text_s, self._has_stalled = now_s, False
         if self._buffered_since_s is None:
             self._buffered_since_s = now_s

@@ -241,3 +241,20 @@ def test_a_rest_makes_no_slow_writer() -> None:
     assert not pace.is_slow
     assert pace.pause_s < STALL_S
     assert pace.letters_within(1.0, engine.now_s) >= promised
+
+
+def test_what_is_said_at_once_after_rests_makes_no_fast_writer() -> None:
+    """As an agent that goes on after tools: the first blocks would have no words after them."""
+    engine = hollow_engine(STALLING)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    utterance = engine.core._roster.by_id[utterance_id]
+    promised = []
+    for _ in range(4):
+        engine.core.push_text(utterance_id, "I have found a train that would suit you, and ")
+        for word in ("it ", "leaves ", "at ", "nine. "):
+            engine.now_s += 0.3
+            engine.core.push_text(utterance_id, word)
+        promised.append(utterance.pace.letters_within(1.0, engine.now_s))
+        until_rest(engine, utterance_id)
+        engine.now_s += 60.0
+    assert promised == pytest.approx(promised[:1] * 4, rel=0.25)
