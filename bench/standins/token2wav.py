@@ -1,4 +1,4 @@
-"""A flow and a vocoder that compute nothing: a frame's bins, and its samples, are the frame's token."""
+"""A flow and a vocoder that compute nothing: a frame's bins, and its samples, are its token, and its voice's mel."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ class HollowSolve:
     def __init__(self, solver: "HollowSolver", streams: Sequence[BlockStream]) -> None:
         self._solver = solver
         self._num_frames = sum(stream.next_num_frames for stream in streams)
+        self._voices = [stream.prompt.mel[:1, :1] for stream in streams]
         self._tokens = [stream.tokens[stream.next_frame // units.FRAMES_PER_TOKEN :] for stream in streams]
 
     def advance(self) -> None:
@@ -36,10 +37,10 @@ class HollowSolve:
 
     def frames(self, wanted: Sequence[slice | None]) -> list[torch.Tensor]:
         mels = []
-        for tokens, span in zip(self._tokens, wanted, strict=True):
+        for tokens, voice, span in zip(self._tokens, self._voices, wanted, strict=True):
             if span is not None:
                 of_tokens = torch.tensor(tokens[: chunking.TOKENS_PER_BLOCK]).repeat_interleave(units.FRAMES_PER_TOKEN)
-                mels.append((of_tokens[span] / TOKEN_SCALE).expand(units.NUM_MELS, -1))
+                mels.append((of_tokens[span] / TOKEN_SCALE + voice).expand(units.NUM_MELS, -1))
         return mels
 
     def release(self) -> None:

@@ -59,14 +59,20 @@ async def bots() -> AsyncIterator[Bots]:
 
         async def carry_out(plans: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
             written.write(f"{json.dumps(plans)}\n".encode())
-            async with asyncio.timeout(PATIENCE_S):
-                line = await read.readline()
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    line = await read.readline()
+            except TimeoutError:
+                process.kill()  # the next test would read this one's answer
+                raise
+            assert line, "pipecat's process has ended, in this test or in one before it"
             heard: list[list[dict[str, Any]]] = json.loads(line)
             return heard
 
         yield carry_out
         written.close()
-        assert await process.wait() == 0
+        async with asyncio.timeout(PATIENCE_S):
+            assert await process.wait() == 0
 
 
 def letters(texts: Sequence[str]) -> str:

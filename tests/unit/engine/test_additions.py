@@ -52,7 +52,7 @@ def core_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tree without families and backends. What is compiled comes along: three processes import most of it."""
     place = tmp_path_factory.mktemp("core")
     for name in ("bench", "engine", "gateway", "protocol", "tests", "voicegate"):
-        ignore = shutil.ignore_patterns("families", "backends", "results", "node_modules")
+        ignore = shutil.ignore_patterns("*.pyc.*", "families", "backends", "results", "node_modules")
         shutil.copytree(ROOT / name, place / name, symlinks=True, ignore=ignore)
     for name in ("clients", "docs", "models"):
         (place / name).symlink_to(ROOT / name)

@@ -24,7 +24,8 @@ def room_for(num: int, stages: Stages) -> VoiceRoom:
 @pytest.fixture
 def stages() -> Iterator[Stages]:
     """With room for the two voices that there are."""
-    voices = [hollow_voice(name, num_tokens=_NUM_TOKENS) for name in ("rms", "slt")]
+    rms, slt = (hollow_voice(name, num_tokens=_NUM_TOKENS) for name in ("rms", "slt"))
+    voices = [rms, replace(slt, mel=slt.mel + 0.25)]  # they sound by it
     models = hollow(voices=voices, first_blocks=FirstBlocks(usual=12, short=12))  # as a CPU has it
     num_blocks = models.flow.num_free_blocks + _num_held(models.stages)
     yield replace(models.stages, voice_room=room_for(2, models.stages))
@@ -76,6 +77,7 @@ def test_who_is_spoken_with_keeps_his_room(stages: Stages) -> None:
     """The third waits until one of the two has ended, and is heard then; each as if alone."""
     engine = HandDrivenEngine(stages=stages)
     wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
+    assert wanted["rms"] != wanted["slt"]
     assert add(engine, replace(stages.voices["slt"].voice, name="guest")) is None
     assert engine.speak("again", TEXTS, voice="rms").pcm == wanted["rms"]
     assert held(engine) == ["guest", "rms"]
