@@ -68,6 +68,7 @@ class UtteranceRequest:
     is_normalized: bool = True  # numbers, signs and markup become words; else the model is given what is written
     max_buffer_delay_ms: int | None = None  # text waits for no longer than this for more; None: the engine's rule
     dictionaries: tuple[Dictionary, ...] = ()  # the first one has precedence
+    is_background: bool = False  # no listener waits for it: it takes what others leave, at any pace
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class RunWithJobs(Run):
         part, voice = UtteranceId(f"job-{number}"), next(iter(self.simulated.stages.voices))
         audio, mode = AudioFormat(Codec.PCM_S16LE), SpeakingMode.CLAUSE
         self._parts[part] = 0
-        self.core.submit(UtteranceRequest(part, voice, audio, mode, lead_ms=_LEAD_MS), seed=number)
+        self.core.submit(UtteranceRequest(part, voice, audio, mode, lead_ms=_LEAD_MS, is_background=True), seed=number)
         self.core.push_text(part, _TEXT[: max(len(_TEXT) * share // _NUM_FIRST, 12)])
         self.core.end_text(part)
 

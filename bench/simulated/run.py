@@ -131,11 +131,11 @@ class Run:
 
     def _take(self, events: Sequence[EngineEvent]) -> None:
         for event in events:
+            self._num_heard += isinstance(event, AudioReady)
             listener = self.listeners.get(event.utterance_id)
             if listener is None:
                 continue
             if isinstance(event, AudioReady):
-                self._num_heard += 1
                 num_samples = sum(map(len, event.packets)) // 2
                 pts_48k, duration_48k = (n * units.OPUS_CLOCK_PER_SAMPLE for n in (listener.num_samples, num_samples))
                 listener.arrivals.append(Arrival(self.device.now_s + _WIRE_S, pts_48k, duration_48k))

@@ -45,6 +45,10 @@ BUFFERED_STEP_EVERY: Final = 4
 # Ready blocks, in batches, that keep the flow busy while the LLM waits and comes back. Lower -> the flow runs out;
 # higher -> the LLM steps for few rows at a time.
 ENOUGH_BATCHES: Final = 2
+# Background work that goes along where others have work: blocks of a listeners' batch, and rows of every fourth LLM
+# step where ENOUGH_ROWS leaves fewer. Higher -> jobs get more beside many streams; lower -> these are heard sooner
+# (docs/adr/0009).
+BACKGROUND_ALONG: Final = 2
 # Utterances with work due, as a share of a batch's rows. From there on blocks of buffered ones go along with a new
 # request's: it or the next would wait for them in any case. And the flow is launched ahead for listeners, too. Higher
 # -> new requests wait for more batches at heavy loads; lower -> they wait for more rows, and for what was launched

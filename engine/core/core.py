@@ -206,7 +206,7 @@ class EngineCore:
             return Decision(wake_at_s=roster.next_alarm_s(now_s))
         roster.note_load()
         roster.look(now_s)
-        decision = decide(roster.due, roster.limits, intake)
+        decision = decide(roster.due, roster.limits, intake, roster.background)
         is_to_wait = decision.is_idle and not decision.lacks_room
         return Decision(wake_at_s=roster.next_alarm_s(now_s)) if is_to_wait else decision
 

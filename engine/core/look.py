@@ -160,6 +160,8 @@ class Look:
         return Waiting(view, utterance, clause, is_pressing=presses_s <= now_s), presses_s
 
     def _max_lead_s(self, utterance: Utterance) -> float:
+        if utterance.request.is_background:
+            return math.inf
         asked_ms = utterance.request.lead_ms
         lead_ms = self._config.lead_ms if asked_ms is None else min(asked_ms, self._config.max_lead_ms)
         held_s = utterance.listener.held_s

@@ -18,13 +18,17 @@ milliseconds. A device that runs both side by side gets both, but each slows the
   few.
 * Where few have work, no block of a listener is launched ahead: a new request would wait for it.
 
+Background work, which no listener waits for, is outside this order. Where nothing else is due it has all of the device.
+Else a GPU takes a little of it along: it fills every fourth LLM step, and adds blocks to listeners' batches.
+
 No torch, no clock; all numbers are in `constants.py`.
 """
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from voicegate.engine.core import constants
@@ -159,11 +163,15 @@ class _Side:
         self.first: Rank | None = None  # of those, the most urgent
         self.is_buffered = True  # all have plenty left, also those that lack tokens of their next block
 
+    def note(self, rank: Rank) -> None:
+        self.first = rank if self.first is None else min(self.first, rank)
+
 
 class _Work:
     """Work of all utterances that are due, by kind. Sorted out anew for each decision."""
 
-    def __init__(self, due: Iterable[Ranked]) -> None:
+    def __init__(self, due: Iterable[Ranked], background: Iterable[Ranked]) -> None:
+        self.background: list[Ranked] = []  # that may go along
         self.new_requests, self.listeners = _Side(), _Side()
         self.decodes: list[Ranked] = []  # whose LLM pass may go on
         self.prompts: list[Ranked] = []  # likewise, by reading the whole prompt
@@ -188,16 +196,27 @@ class _Work:
                     self.lacks_first_tokens = self.lacks_first_tokens or view.deadline_s is None
                     self.is_token_urgent = self.is_token_urgent or rank[0] < LISTENER
                 continue
-            if side.first is None or rank < side.first:
-                side.first = rank
+            side.note(rank)
+        for ranked in background:
+            rank, view = ranked
+            if view.batch is None:
+                self.background.append(ranked)
+            elif self.listeners.running is None:  # the device keeps few batches: it is finished as if it were theirs
+                self.listeners.running = view.batch
+                self.listeners.note(rank)
 
 
 _ALL = Intake()
+_NONE: Mapping[int, Ranked] = MappingProxyType({})
 
 
-def decide(due: Mapping[int, Ranked], limits: Limits, intake: Intake = _ALL) -> Decision:
-    """The work to launch now. Equal inputs give equal decisions."""
-    work = _Work(due.values())
+def decide(
+    due: Mapping[int, Ranked], limits: Limits, intake: Intake = _ALL, background: Mapping[int, Ranked] = _NONE
+) -> Decision:
+    """The work to launch now. Equal inputs give equal decisions. `background`: what no listener waits for."""
+    if background and not due:  # a new request would wait for a batch of theirs: it is no larger than others'
+        due, background, limits = background, _NONE, replace(limits, buffered_flow_batch=None)
+    work = _Work(due.values(), background.values() if limits.is_concurrent else ())
     sides = [side for side in (work.new_requests, work.listeners) if side.first is not None]
     sides.sort(key=_first)
     shares_device = limits.is_concurrent and limits.shares_device
@@ -239,7 +258,13 @@ def _llm_step(work: _Work, limits: Limits, intake: Intake, *, is_beside_flow: bo
     takes_buffered = len(decodes) <= constants.ENOUGH_ROWS or not intake.num_llm_steps % constants.BUFFERED_STEP_EVERY
     if limits.is_concurrent and work.lacks_first_tokens and not prompts and not takes_buffered:
         decodes = [ranked for ranked in decodes if ranked[0][0] < BUFFERED] or decodes
-    return tuple([view.key for _, view in (*decodes, *prompts)])
+    rows = [*decodes, *prompts]
+    if rows and work.background and not intake.num_llm_steps % constants.BUFFERED_STEP_EVERY:
+        willing = [ranked for ranked in work.background if ranked[1].wants_llm]
+        prompt = min([ranked for ranked in willing if ranked[1].needs_prefill], default=None)
+        willing = [ranked for ranked in willing if not ranked[1].needs_prefill or (ranked is prompt and not prompts)]
+        rows += heapq.nsmallest(max(constants.ENOUGH_ROWS - len(rows), constants.BACKGROUND_ALONG), willing)
+    return tuple([view.key for _, view in rows])
 
 
 def _flow_goes_first(work: _Work, limits: Limits, intake: Intake) -> bool:
@@ -271,19 +296,25 @@ def _flow_step(
             # Two batches in turn take longer than both in one. But where few have work, a block that is not needed soon
             # would cost a new request milliseconds.
             willing = other.ready if is_busy else [ranked for ranked in other.ready if ranked[0][0] < BUFFERED]
-            num_frames = limits.flow_batch.num_frames - sum([view.block_frames for view in taken])
-            room = BatchSize(max(limits.flow_batch.num_rows - len(taken), 0), max(num_frames, 0))
-            taken += _packed(willing, room, intake.num_blocks - sum([view.num_blocks for view in taken]))
+            taken += _packed(willing, limits.flow_batch, intake.num_blocks, beside=taken)
+        if work.background and side is work.listeners:
+            ready = [ranked for ranked in work.background if ranked[1].block_frames]
+            ready = heapq.nsmallest(constants.BACKGROUND_ALONG, ready)
+            taken += _packed(ready, limits.flow_batch, intake.num_blocks, beside=taken)
         return tuple([view.key for view in taken]), None
     return (), None
 
 
-def _packed(ready: Iterable[Ranked], size: BatchSize, num_free_blocks: int) -> list[StreamView]:
-    """The most urgent blocks that fit; what a larger one does not fill, smaller ones after it may."""
+def _packed(
+    ready: Iterable[Ranked], size: BatchSize, num_free_blocks: int, *, beside: Sequence[StreamView] = ()
+) -> list[StreamView]:
+    """The most urgent blocks that fit `beside` others; what a larger one does not fill, smaller ones after it may."""
     views: list[StreamView] = []
-    num_frames = size.num_frames
+    num_rows = size.num_rows - len(beside)
+    num_frames = size.num_frames - sum([view.block_frames for view in beside])
+    num_free_blocks -= sum([view.num_blocks for view in beside])
     for _, view in sorted(ready):
-        if len(views) == size.num_rows or not num_frames:
+        if len(views) >= num_rows or num_frames <= 0:
             break
         if view.block_frames <= num_frames and view.num_blocks <= num_free_blocks:
             views.append(view)

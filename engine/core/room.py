@@ -76,10 +76,10 @@ class Room:
         for _, utterance, clause, _ in sorted(waits, key=lambda each: urgency(each.view, now_s, roster.limits)):
             if utterance.voice.flow_prompt.rendered is None:  # it is in no other's way, and no other's end helps it
                 self._arrivals.bring_back(utterance.voice)
-                num_voiceless += 1
+                num_voiceless += not utterance.request.is_background
                 continue
             if self._is_held_back(utterance, awaited_since_s):
-                num_voiceless += 1
+                num_voiceless += not utterance.request.is_background
                 continue
             with self._guarding((utterance,)):
                 if not self._pipeline.can_start(clause):
@@ -120,9 +120,10 @@ class Room:
         roster = self._roster
         roster.look(now_s)
 
-        def turn(utterance: Utterance) -> tuple[bool, Rank]:
-            """The most urgent first; after all those that wait for text."""
-            return utterance.key not in roster.due, roster.rank(utterance, now_s, begun_s=utterance.clauses[0].begun_s)
+        def turn(utterance: Utterance) -> tuple[bool, bool, Rank]:
+            """The most urgent first; after all those that wait for text, and then those for which no listener waits."""
+            rank = roster.rank(utterance, now_s, begun_s=utterance.clauses[0].begun_s)
+            return utterance.request.is_background, utterance.key not in roster.due, rank
 
         fronts = [(each, each.clauses[0].rendering) for each in roster if each.clauses]
         holders = sorted([each for each, front in fronts if front is not None and front.flow.num_own_blocks], key=turn)
@@ -134,6 +135,6 @@ class Room:
                 self._speaking.set_aside(last)
             return
         # A single holder has all there is; without holders there is none.
-        for utterance in holders or [roster.utterances[key] for key in roster.due]:
+        for utterance in holders or [roster.utterances[key] for key in (*roster.due, *roster.background)]:
             log.error("flow_memory_exhausted", utterance=utterance.utterance_id)
             self._fail(utterance, _TOO_LONG)

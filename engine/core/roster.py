@@ -38,6 +38,7 @@ class Roster:
         # By key, needs as of the last look; parts of them once more, to be found at once:
         self.needs: dict[int, Needs] = {}
         self.due: dict[int, Ranked] = {}
+        self.background: dict[int, Ranked] = {}  # due, and no listener waits for it
         self.waiting: dict[int, Waiting] = {}
         self.again: dict[int, Clause] = {}
         self.stalled: dict[int, Utterance] = {}
@@ -55,6 +56,7 @@ class Roster:
     def remove(self, utterance: Utterance) -> None:
         key = utterance.key
         del self.utterances[key], self.by_id[utterance.utterance_id]
+        self.background.pop(key, None)
         for needs in (self.needs, self.due, self.waiting, self.again, self.stalled, self.resting, self.readers):
             needs.pop(key, None)
         self._alarms_s.pop(key, None)
@@ -87,8 +89,9 @@ class Roster:
 
     def _note(self, key: int, utterance: Utterance, needs: Needs) -> None:
         self.needs[key] = needs
-        self.due.pop(key, None)
-        _put(self.due, key, needs.work)
+        due = self.background if utterance.request.is_background else self.due
+        due.pop(key, None)
+        _put(due, key, needs.work)
         _put(self.waiting, key, needs.waiting)
         _put(self.again, key, needs.again)
         _put(self.stalled, key, utterance if needs.is_stalled else None)
@@ -111,7 +114,8 @@ class Roster:
 
     def note_room(self, *, num_voiceless: int = 0) -> None:
         """Room was given out: all that wait now wait for others to end, but for some that wait for their voice."""
-        is_short = len(self.waiting) > num_voiceless
+        num_waiting = sum(not each.utterance.request.is_background for each in self.waiting.values())
+        is_short = num_waiting > num_voiceless
         if is_short is not self.is_room_short:
             self.is_room_short = is_short
             self._change_all()  # those held back within a clause, and those that will be

@@ -112,8 +112,8 @@ class Utterance:
 
     @property
     def deadline_s(self) -> float | None:
-        """The listener has an underrun; None: its first sound is still to come (`Listener`)."""
-        return self.listener.deadline_s
+        """The listener has an underrun; None: its first sound is still to come (`Listener`); infinite: none waits."""
+        return math.inf if self.request.is_background else self.listener.deadline_s
 
     @property
     def waiting_since_s(self) -> float:
@@ -208,7 +208,8 @@ class Utterance:
         if self._has_stalled:
             since_s, delay_s = self._last_text_s, constants.HALF_WORD_S
         due_s = since_s + delay_s
-        return due_s if self.deadline_s is None else max(due_s, self.deadline_s - lead_s)
+        deadline_s = self.listener.deadline_s
+        return due_s if deadline_s is None else max(due_s, deadline_s - lead_s)
 
     @property
     def _is_all_spoken(self) -> bool:

@@ -222,6 +222,13 @@ async def test_the_engine_is_told_from_the_beginning_on_that_nobody_plays_a_part
         assert set(told[1:]) == {(240, False)}, "again and again"
 
 
+async def test_to_the_engine_a_part_is_background_work_and_a_live_stream_is_not(tmp_path: Path) -> None:
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        await until_ended(client, await added(client, "Hello there, and so on."))
+        await client.post("/v1/audio/speech", json={"input": "Hello."})
+        assert [request.is_background for request in served.engine.requests] == [True, False]
+
+
 class OfClauses(FakeEngine):
     """An engine that holds few clauses, and among whose places many are of those who wait: a GPU of 24 GB."""
 

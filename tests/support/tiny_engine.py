@@ -163,11 +163,19 @@ class HandDrivenEngine:
         speed: float = 1.0,
         max_buffer_delay_ms: int | None = None,
         language: str | None = None,
+        is_background: bool = False,
     ) -> UtteranceId:
         utterance_id = UtteranceId(name)
         self.heard[utterance_id] = Heard()
         request = UtteranceRequest(
-            utterance_id, voice, PCM, mode, speed, max_buffer_delay_ms=max_buffer_delay_ms, language=language
+            utterance_id,
+            voice,
+            PCM,
+            mode,
+            speed,
+            max_buffer_delay_ms=max_buffer_delay_ms,
+            language=language,
+            is_background=is_background,
         )
         self.core.submit(request, seed=seed)
         return utterance_id

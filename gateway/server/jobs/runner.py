@@ -1,14 +1,14 @@
 """Speaks parts of jobs in the places that live streams leave free.
 
-The engine knows nothing of jobs. A part begins while more than a reserve of places is free and no context waits. Where
-places get short the youngest parts are stopped, and made again later.
+To the engine a part is background work. It begins while more than a reserve of places is free and no context waits.
+Where places get short the youngest parts are stopped, and made again later.
 """
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
@@ -211,7 +211,7 @@ class Runner:
         message = opening_of(shot, shot.voice, engine.info)
         utterance_id = UtteranceId(f"job-{claim.job.id}-{claim.number}-{next(self._numbers)}")
         request = build_request(message, engine.info, utterance_id, self._services.pronunciations.dictionary)
-        part.speaking = Speaking(engine, self._services.dispatcher, request)
+        part.speaking = Speaking(engine, self._services.dispatcher, replace(request, is_background=True))
         audio = await part.speaking.audio(text)
         return audio is not None and await self._kept(part, audio, len(text))
 

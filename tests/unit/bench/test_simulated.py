@@ -101,7 +101,8 @@ def test_a_load_is_served_and_told_of(tmp_path: Path, monkeypatch: pytest.Monkey
     assert runs[0]["llm"]["reprefills_per_s"] > 0
 
 
-def test_jobs_run_beside_a_load_and_make_way_for_it(tmp_path: Path) -> None:
+def test_jobs_run_beside_a_load_and_make_way_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "configure_logs", lambda *_: None)
     path = tmp_path / "jobs.json"
     options = ["--jobs", "--duration-s", "0.3", "--scenarios", "live:8:whole", "--json", str(path)]
     assert command.main(options) == 0

@@ -82,6 +82,31 @@ def test_without_a_rule_it_falls_out_of_them(rule: str, load: str, worse: str) -
         assert any(name.startswith(worse) for name in out_of_band(load, served(load)))
 
 
+# Beside a full queue of jobs (docs/adr/0009): first audio in ms, p95 at most; audio-s/s of jobs at least.
+BESIDE_JOBS: Final = {
+    "alone:whole": (45, 450),
+    "live:300:whole": (95, 5),
+    "live:300:20": (265, 15),
+    "live:400:20": (345, 2),
+}
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "alone:whole",
+        "live:300:whole",
+        *(pytest.param(load, marks=pytest.mark.soak) for load in ("live:300:20", "live:400:20")),
+    ],
+)
+def test_beside_a_full_queue_of_jobs_a_load_is_served_nearly_as_well_and_jobs_go_on(load: str) -> None:
+    found = measure(parse(load), config(), duration_s=DURATION_S, host_slowdown=1.0, has_jobs=True)
+    max_p95, least = BESIDE_JOBS[load]
+    assert found["first_audio_ms"]["p95"] <= max_p95
+    assert (found["c50"], found["num_unheard"], found["num_failed"]) == (1.0, 0, 0)
+    assert found["jobs"]["audio_s_per_s"] >= least
+
+
 def crowd(visits: Iterable[Visit], until_s: float) -> list[Listener]:
     """Their listeners, in the order of the visits."""
     device = Device()

@@ -86,7 +86,7 @@ def stub_utterance(
         waiting_since_s=since_s,
         deadline_s=deadline_s,
         listener=SimpleNamespace(held_s=None),
-        request=SimpleNamespace(lead_ms=lead_ms),
+        request=SimpleNamespace(is_background=False, lead_ms=lead_ms),
         feed=SimpleNamespace(wants_reading=False, is_incremental=False, is_bistream=False),
         num_vain_bites=0,
         has_begun=False,

@@ -468,3 +468,75 @@ def test_first_blocks_go_in_one_launch_and_no_launch_takes_long(num_frames: int,
 
 def test_of_nothing_there_is_a_step() -> None:
     assert euler_steps_at_once(0, is_first=False) >= 1
+
+
+# --- background work --------------------------------------------------------------------------------------------
+
+
+GPU = Limits(flow_batch=whole(34), buffered_flow_batch=whole(84), is_concurrent=True)
+# No listener waits for it: due at any time, and the deadline never comes.
+BACKGROUND = IDLE._replace(deadline_s=math.inf, max_lead_s=math.inf)
+
+
+def beside(
+    views: Iterable[StreamView], background: Iterable[StreamView], limits: Limits = GPU, intake: Intake | None = None
+) -> Decision:
+    due, rest = ({view.key: (urgency(view, 0.0, limits)[0], view) for view in each} for each in (views, background))
+    return policy.decide(due, limits, intake or Intake(), rest)
+
+
+def texts_of(num: int, first_key: int = 100) -> list[StreamView]:
+    return [BACKGROUND._replace(key=first_key + number, wants_llm=True) for number in range(num)]
+
+
+def blocks_of(num: int, first_key: int = 200) -> list[StreamView]:
+    return [BACKGROUND._replace(key=first_key + number, block_frames=50) for number in range(num)]
+
+
+@pytest.mark.parametrize("limits", [GPU, replace(GPU, is_concurrent=False)])
+def test_where_nothing_else_is_due_background_work_has_the_device(limits: Limits) -> None:
+    assert len(beside([], texts_of(60), limits).llm) == 60
+    assert len(beside([], blocks_of(100), limits).begins) == 34, "a new request would wait for a larger batch"
+
+
+@pytest.mark.parametrize("num_steps", range(4))
+@pytest.mark.parametrize(("num_live", "num_along"), [(3, 13), (15, 2), (40, 2)])
+def test_background_work_fills_every_fourth_llm_step(num_live: int, num_along: int, num_steps: int) -> None:
+    live = [IDLE._replace(key=key, wants_llm=True) for key in range(num_live)]
+    rows = beside(live, texts_of(60), intake=Intake(num_llm_steps=num_steps)).llm
+    assert rows == (*range(num_live), *range(100, 100 + (0 if num_steps else num_along)))
+
+
+def test_a_background_prompt_is_read_alone_and_with_none_of_a_live_stream() -> None:
+    live, prompts = IDLE._replace(key=1, wants_llm=True), [each._replace(needs_prefill=True) for each in texts_of(9)]
+    assert beside([live], prompts).llm == (1, 100)
+    assert beside([live._replace(needs_prefill=True)], prompts).llm == (1,), "a prompt takes as long as many rows"
+
+
+def test_no_llm_step_is_made_for_background_work_alone_where_others_have_work() -> None:
+    assert beside([IDLE._replace(deadline_s=0.5, block_frames=50)], texts_of(60)).llm == ()
+
+
+def test_background_blocks_go_along_with_listeners_and_with_no_new_request() -> None:
+    listener = IDLE._replace(key=1, deadline_s=0.5, block_frames=50)
+    assert beside([listener], blocks_of(9)).begins == (1, 200, 201)
+    assert beside([IDLE._replace(key=2, block_frames=50)], blocks_of(9)).begins == (2,)
+    full = [listener._replace(key=key) for key in range(33)]
+    assert beside(full, blocks_of(9)).begins == (*range(33), 200), "as far as there is room"
+    assert beside([listener], blocks_of(9), intake=Intake(num_blocks=2)).begins == (1, 200)
+
+
+def test_a_batch_of_background_work_is_finished_before_one_of_listeners_and_after_new_requests() -> None:
+    running = BACKGROUND._replace(key=200, batch=7)
+    listener = IDLE._replace(key=1, deadline_s=0.5, block_frames=50)
+    assert beside([listener], [running]).advances == 7, "a GPU keeps few batches"
+    new_request = IDLE._replace(key=2, block_frames=50)
+    assert beside([listener, new_request], [running]).begins == (2,)
+    assert beside([IDLE._replace(key=3, wants_llm=True)], [running]).holds_flow, "its first tokens have the device"
+
+
+def test_on_one_processor_background_work_waits_until_nothing_else_is_due() -> None:
+    limits = replace(GPU, is_concurrent=False)
+    listener = IDLE._replace(key=1, deadline_s=0.5, block_frames=50)
+    everything = [*texts_of(3), *blocks_of(3), BACKGROUND._replace(key=300, batch=7)]
+    assert beside([listener], everything, limits) == beside([listener], [], limits)
