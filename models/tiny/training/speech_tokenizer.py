@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         off_pitch = ((spoken[:, _NUM_SYMBOLS] - melody).abs() * is_voiced).sum() / is_voiced.sum().clamp(min=1)
         losses = {
             "mel": functional.l1_loss(told, wanted / MEL_SCALE),
-            "phoneme": 0.5 * functional.cross_entropy(spoken[:, :_NUM_SYMBOLS], symbols[index].long()),
+            "phoneme": 2.0 * functional.cross_entropy(spoken[:, :_NUM_SYMBOLS], symbols[index].long()),
             "pitch": 0.5 * off_pitch,
             "voicing": 0.3 * functional.binary_cross_entropy_with_logits(spoken[:, _NUM_SYMBOLS + 1], is_voiced),
         }
