@@ -371,7 +371,9 @@ class FakeEngine:
             utterance.due_s = _now_s() + made_ms / 1000 * self._script.real_time_factor
 
     def _due_s(self, utterance: _Utterance) -> float:
-        """The lead counts where time does, and for a listener who does not play."""
+        """The lead counts where time does, and for a listener who does not play; not where none waits."""
+        if utterance.speech.request.is_background:
+            return utterance.due_s
         lead_s = (utterance.speech.request.lead_ms or self._script.max_lead_ms) / 1000
         listener = utterance.listener
         if listener.held_s is not None:

@@ -14,6 +14,7 @@ from voicegate.engine.interface import (
     Codec,
     Done,
     EngineStopped,
+    ListenerReport,
     Overloaded,
     UtteranceId,
 )
@@ -63,6 +64,16 @@ async def test_it_takes_the_scripts_time(script: Script, least_s: float) -> None
     started_s = clock()
     await listener.until_end(listener.submit("u", text="abcdefghij", end=True))
     assert clock() - started_s >= least_s * 0.9
+    await listener.engine.close()
+
+
+async def test_what_no_listener_waits_for_is_made_beyond_any_lead() -> None:
+    listener = await listen_to(FakeEngine(Script(real_time_factor=0.001, max_lead_ms=3_600_000)))
+    utterance = listener.submit("u", is_background=True, lead_ms=100)
+    listener.engine.note_listener(utterance, ListenerReport(0, is_playing=False))
+    listener.engine.push_text(utterance, "abcdefghij")
+    listener.engine.end_text(utterance)
+    assert isinstance(await listener.until_end(utterance), Done)
     await listener.engine.close()
 
 

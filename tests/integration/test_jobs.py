@@ -211,17 +211,6 @@ async def test_live_streams_find_a_reserve_and_then_take_places_from_parts(tmp_p
         assert len(served.engine.cancels) >= 2, "parts made way"
 
 
-async def test_the_engine_is_told_from_the_beginning_on_that_nobody_plays_a_part(tmp_path: Path) -> None:
-    """Else a part that is made slower than it plays would be more urgent than new requests."""
-    script = Script(faults={0: Fault(FaultKind.STALL, after_ms=240)})
-    async with serving(script, jobs_dir=tmp_path) as served, client_of(served.url) as client:
-        await added(client, "Hello there, and so on.")
-        await served.until(lambda engine: len(engine.reports) >= 3)
-        told = [(report.played_ms, report.is_playing) for _, report in served.engine.reports]
-        assert told[0] == (0, False), "before there is sound"
-        assert set(told[1:]) == {(240, False)}, "again and again"
-
-
 async def test_to_the_engine_a_part_is_background_work_and_a_live_stream_is_not(tmp_path: Path) -> None:
     async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
         await until_ended(client, await added(client, "Hello there, and so on."))

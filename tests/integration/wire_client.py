@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -146,9 +146,6 @@ async def connect_to(url: str, **options: Any) -> AsyncIterator[WireClient]:
 
 @contextlib.asynccontextmanager
 async def serving(script: Script | None = None, **settings: Any) -> AsyncIterator[Served]:
-    script = script or Script()
-    if "jobs_dir" in settings:  # parts are longer than the usual lead, and nobody plays them
-        script = replace(script, max_lead_ms=60_000)
     engine = FakeEngine(script)
     async with running_gateway(GatewayConfig(**settings), engine) as url:
         yield Served(url, engine)

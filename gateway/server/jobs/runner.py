@@ -109,11 +109,8 @@ class Runner:
         return len(claims) == num_free
 
     async def renew(self) -> None:
-        """Claims and leads of what runs; stop what is to be made no more. Raises QueueDown."""
+        """Claims of what runs; stop what is to be made no more. Raises QueueDown."""
         running = list(self._running)
-        for part in running:
-            if part.speaking is not None:
-                part.speaking.keep_back()
         claims = [part.claim for part in running]
         if claims:
             held = await self._archive.ask(lambda store: store.ledger.renew(claims))

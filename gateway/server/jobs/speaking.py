@@ -9,7 +9,6 @@ from voicegate.engine.interface import (
     Engine,
     EngineEvent,
     Failed,
-    ListenerReport,
     UtteranceRequest,
 )
 from voicegate.gateway.server.conversations.dispatch import Dispatcher
@@ -43,20 +42,10 @@ class Speaking:
     def has_place(self) -> bool:
         return not self._end.done()
 
-    def keep_back(self) -> None:
-        """To be called now and then: nobody plays it, so it is urgent for no one, and may have its lead once more.
-
-        Else a part on a busy engine, made slower than it plays, would go before new requests of live streams.
-        """
-        if self._packets and self.has_place:
-            played_ms = len(self._packets) * self._request.audio.frame_ms
-            self._engine.note_listener(self._request.utterance_id, ListenerReport(played_ms, is_playing=False))
-
     async def audio(self, text: str) -> PartAudio | None:
         """None: it was stopped. Raises EngineError, PartFailed."""
         utterance_id = self._request.utterance_id
         self._engine.submit(self._request)
-        self._engine.note_listener(utterance_id, ListenerReport(0, is_playing=False))
         self._dispatcher.claim(utterance_id, self._take)
         self._engine.push_text(utterance_id, text)
         self._engine.end_text(utterance_id)
