@@ -18,15 +18,13 @@ from voicegate.engine.interface import (
     Done,
     EngineEvent,
     Failed,
-    ListenerReport,
     SpeakingMode,
     UtteranceId,
     UtteranceRequest,
 )
-from voicegate.gateway.server.jobs.places import Share, places_of
+from voicegate.gateway.server.jobs.places import places_of
 
 _LOOK_S: Final = 0.1
-_REPORT_S: Final = 1.0
 _LEAD_MS: Final = 60_000
 _TEXT: Final = "\n\n".join(ENGLISH.paragraphs[:2])  # a part
 # The first parts are of all lengths, so that parts end and begin at all times.
@@ -38,12 +36,10 @@ class RunWithJobs(Run):
     def __init__(self, config: EngineConfig, device: Device, simulated: Simulated, *, host_slowdown: float) -> None:
         super().__init__(config, device, simulated, host_slowdown=host_slowdown)
         self._most_utterances = config.max_utterances
-        self._share = Share()
         self._parts: dict[UtteranceId, int] = {}  # samples of each that runs; the oldest first
         self._made: list[tuple[float, int]] = []  # when, and samples
         self._part_numbers = count()
         self._at(0.0, partial(self._look, 0.0))
-        self._at(0.0, partial(self._report, 0.0))
 
     def job_figures(self, window_s: tuple[float, float]) -> dict[str, Any]:
         begin_s, end_s = window_s
@@ -53,11 +49,11 @@ class RunWithJobs(Run):
 
     def _look(self, now_s: float) -> None:
         places = places_of(self.core.num_welcome, self._most_utterances, self.core.gauges)
-        self._share.look(places, len(self._parts), self.core.num_placed - len(self._parts))
-        for part in [*self._parts][len(self._parts) - self._share.num_excess(places, len(self._parts)) :]:
+        num_short = places.num_short if self.core.num_placed > len(self._parts) else 0
+        for part in [*self._parts][max(len(self._parts) - num_short, 0) :]:
             self.core.cancel(part, None)
             del self._parts[part]
-        for _ in range(self._share.most(places) - len(self._parts)):
+        for _ in range(0 if num_short else places.num_more(len(self._parts))):
             self._begin()
         self._at(now_s + _LOOK_S, partial(self._look, now_s + _LOOK_S))
 
@@ -70,13 +66,6 @@ class RunWithJobs(Run):
         self.core.submit(UtteranceRequest(part, voice, audio, mode, lead_ms=_LEAD_MS, is_background=True), seed=number)
         self.core.push_text(part, _TEXT[: max(len(_TEXT) * share // _NUM_FIRST, 12)])
         self.core.end_text(part)
-
-    def _report(self, now_s: float) -> None:
-        for part, num_samples in self._parts.items():
-            if num_samples:
-                played_ms = units.samples_to_ms(num_samples)
-                self.core.note_listener(part, ListenerReport(played_ms, is_playing=False))
-        self._at(now_s + _REPORT_S, partial(self._report, now_s + _REPORT_S))
 
     def _take(self, events: Sequence[EngineEvent]) -> None:
         super()._take(events)

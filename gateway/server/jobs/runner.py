@@ -18,7 +18,7 @@ from voicegate.gateway.server.conversations.services import Services
 from voicegate.gateway.server.jobs.archive import Archive
 from voicegate.gateway.server.jobs.files import PartAudio, PartFile, write_safely
 from voicegate.gateway.server.jobs.ledger import Claim, JobRow, State
-from voicegate.gateway.server.jobs.places import Places, Share, places_of
+from voicegate.gateway.server.jobs.places import Places, places_of
 from voicegate.gateway.server.jobs.rendering import rendered
 from voicegate.gateway.server.jobs.requests import opening_of, shot_of
 from voicegate.gateway.server.jobs.settings import NoSpace, QueueDown
@@ -27,9 +27,6 @@ from voicegate.gateway.server.jobs.store import JobStore
 from voicegate.gateway.session.opening import build_request
 from voicegate.gateway.session.quota import Holding
 
-# Share of the engine's places that parts leave to live streams. Lower -> more of these wait until a part is stopped;
-# higher -> a GPU without live streams is used less.
-_RESERVE: Final = 1 / 4
 # Parts at once; each holds up to 3 MB of audio. Higher -> more memory; lower -> large GPUs are not filled.
 _MAX_RUNNING: Final = 128
 # After a disk was found full, or the queue down.
@@ -77,7 +74,6 @@ class Runner:
         self._end = end
         self._running: list[_Running] = []  # the oldest first
         self._numbers = count()
-        self._share = Share()
         self._one_join_at_a_time = asyncio.Lock()  # more would take processors from live streams
         self._paused_until_s = 0.0
         self._is_closing = False
@@ -89,7 +85,6 @@ class Runner:
 
     def give_way(self) -> None:
         """To live streams that need room. The engine is ready."""
-        self._share.look(self._places, self._num_parts, self._num_streams)
         if (num_short := self._num_short) > 0:
             for part in [part for part in self._running if part.has_place][-num_short:]:
                 part.stop()
@@ -137,32 +132,20 @@ class Runner:
         return places_of(engine.room, engine.info.max_utterances, engine.stats().gauges)
 
     @property
-    def _num_parts(self) -> int:
-        return sum(not part.claim.is_whole for part in self._running)
-
-    @property
-    def _num_streams(self) -> int:
-        """Live ones that have something to say."""
-        return self._services.quotas.in_all(Holding.UTTERANCE)
-
-    @property
     def _num_short(self) -> int:
         """So many places live streams lack."""
-        if not self._num_streams:
+        if not self._services.quotas.in_all(Holding.UTTERANCE):
             return 0  # clauses that wait are parts' own
-        places = self._places
-        num_excess = self._share.num_excess(places, self._num_parts)
-        return max(self._services.admission.num_waiting, (_reserve(places) + 1) // 2 - places.num_free, num_excess)
+        return max(self._services.admission.num_waiting, self._places.num_short)
 
     @property
     def _num_free(self) -> int:
         """So many parts may begin."""
         if self._num_short > 0 or time.monotonic() < self._paused_until_s:
             return 0
-        places, num_parts = self._places, self._num_parts
+        num_parts = sum(not part.claim.is_whole for part in self._running)
         num_on_their_way = sum(part.is_on_its_way for part in self._running)
-        num_free = places.num_free - num_on_their_way - _reserve(places)
-        return min(num_free, self._share.most(places) - num_parts, _MAX_RUNNING - len(self._running))
+        return min(self._places.num_more(num_parts, num_on_their_way), _MAX_RUNNING - len(self._running))
 
     def _pause(self, reason: str) -> None:
         """The disk takes no more, or the queue is down; live streams go on."""
@@ -278,10 +261,6 @@ class Runner:
             await self._archive.ask(lambda store: store.ledger.release(part.claim, counts=counts))
         except (OSError, QueueDown) as error:
             self._pause(str(error))
-
-
-def _reserve(places: Places) -> int:
-    return int(places.num_all * _RESERVE)
 
 
 def _num_bytes(files: Sequence[PartFile]) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from voicegate.gateway.server.jobs.places import Places, Share, places_of
+from voicegate.gateway.server.jobs.places import Places, places_of
 
 
 def gauges(num_all: int, num_active: int, num_waiting: int = 0) -> dict[str, float]:
@@ -23,46 +23,25 @@ def test_few_utterances_at_once_may_be_fewer_than_clauses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_taken", "num_parts", "num_streams", "expected"),
+    ("num_taken", "num_parts", "num_on_their_way", "num_more", "num_short"),
     [
-        (0, 0, 0, 64),  # alone they fill an H200
-        (78, 64, 0, 64),
-        (6, 0, 20, 40),  # beside 20 live streams
-        (56, 40, 20, 40),
-        (100, 4, 300, 4),  # beside 300: a few go on
+        (0, 0, 0, 64, 0),  # alone they fill an H200
+        (78, 64, 0, 0, 0),
+        (310, 20, 0, 26, 0),  # a quarter of the places is left to live streams
+        (310, 20, 9, 17, 0),
+        (392, 20, 0, 0, 0),
+        (393, 20, 0, 0, 1),  # of which half must stay free
+        (448, 20, 0, 0, 56),
     ],
 )
-def test_parts_alone_fill_a_device_and_make_way_for_live_streams(
-    num_taken: int, num_parts: int, num_streams: int, expected: int
+def test_parts_leave_places_to_live_streams(
+    num_taken: int, num_parts: int, num_on_their_way: int, num_more: int, num_short: int
 ) -> None:
-    places, share = Places(448 - num_taken, 448, 64), Share()
-    share.look(places, num_parts, num_streams)
-    assert share.most(places) == expected
-
-
-def test_parts_come_back_slowly_and_are_stopped_only_where_there_are_many_too_many() -> None:
-    share, idle, busy = Share(), Places(448, 448, 64), Places(438, 448, 64)
-    share.look(busy, 0, 10)
-    share.look(idle, 0, 0)
-    assert share.most(idle) < 30
-    for _ in range(300):
-        share.look(idle, 0, 0)
-    assert share.most(idle) > 60
-    share.look(busy, 0, 10)
-    assert [share.num_excess(busy, num_parts) for num_parts in (24, 48, 50)] == [0, 0, 2]
+    places = Places(448 - num_taken, 448, 64)
+    assert places.num_more(num_parts, num_on_their_way) == num_more
+    assert places.num_short == num_short
 
 
 def test_one_part_goes_on_wherever_there_is_a_place() -> None:
-    places, share = Places(3, 8, 1), Share()
-    share.look(places, 0, 5)
-    assert share.most(places) == 1
-
-
-def test_parts_make_no_way_for_each_other() -> None:
-    """Several may hold two clauses at once; and a process tells of parts that have ended."""
-    share = Share()
-    for num_taken in (18, 22, 14):
-        share.look(Places(80 - num_taken, 80, 11), 11, 0)
-    assert share.most(Places(66, 80, 11)) == 11
-    share.look(Places(66, 80, 11), 2, 1)
-    assert share.most(Places(66, 80, 11)) == 3, "one stream's"
+    assert Places(3, 8, 1).num_more(0) == 1
+    assert Places(1, 1, 1).num_more(0) == 1
