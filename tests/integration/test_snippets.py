@@ -65,6 +65,7 @@ RUN_ELSEWHERE: Final = {
     r"curl localhost:8080/v1/voices": "tests/integration/test_http_voices.py",
     r"\S*python -m voicegate.bench.(quality|gateway|gateway.crowd|table)$": "tests/integration/test_bench.py",
     r"([A-Z_]+=\S+ |TRITON_CACHE_DIR=\S+ -d\) )*\S*python -m voicegate.bench.socket": "tests/unit/bench/test_socket.py",
+    r"\S*python -m voicegate.bench.jobs ": "tests/integration/test_bench_jobs.py",
     r"\S*python -m voicegate.bench.scale ": "tests/unit/bench/test_scale.py",
     r"\S*python -m voicegate.bench.peers --servers transformers": "tests/unit/bench/plain/test_system.py",
     r"\S*python -m voicegate.bench.peers(.embedded| --upstream) ": "tests/integration/test_bench_peers.py",
