@@ -94,9 +94,8 @@ BESIDE_JOBS: Final = {
 @pytest.mark.parametrize(
     "load",
     [
-        "alone:whole",
         "live:300:whole",
-        *(pytest.param(load, marks=pytest.mark.soak) for load in ("live:300:20", "live:400:20")),
+        *(pytest.param(load, marks=pytest.mark.soak) for load in ("alone:whole", "live:300:20", "live:400:20")),
     ],
 )
 def test_beside_a_full_queue_of_jobs_a_load_is_served_nearly_as_well_and_jobs_go_on(load: str) -> None:
