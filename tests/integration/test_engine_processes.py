@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
@@ -12,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.contract.listener import Listener
+from tests.support.own_session import running
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from voicegate.engine.interface import AudioReady, Cancelled, Done, EngineError, Failed
@@ -118,12 +118,8 @@ asyncio.run(main())
 @pytest.fixture
 def front() -> Iterator["subprocess.Popen[str]"]:
     """A front in a process and a group of its own, that speaks each line of its input."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [sys.executable, "-c", FRONT], stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    ) as process:
+    with running(FRONT) as process:
         yield process
-        process.kill()
 
 
 def speak(process: "subprocess.Popen[str]", line: str) -> str:

@@ -6,13 +6,13 @@ The lowest one is a stand-in which is started as vLLM starts its own, and import
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.test_engine_processes import FRONT, speak
+from tests.support.own_session import running
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 
@@ -22,13 +22,9 @@ _MODULE = "tests.support.spawning_engine_process"
 @pytest.fixture
 def front() -> Iterator["subprocess.Popen[str]"]:
     """The gateway's part, in a session of its own: it speaks each line of its input."""
-    pipe = subprocess.PIPE
     program = FRONT.replace('site("only")', f'site("only", "{_MODULE}")')
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    ) as process:
+    with running(program) as process:
         yield process
-        process.kill()
 
 
 def next_core(front: "subprocess.Popen[str]") -> int:

@@ -1,5 +1,6 @@
 """models/tiny/training: one step of each stage on ten made-up sentences, and the engine loads what comes of it."""
 
+import argparse
 import os
 import random
 import signal
@@ -147,10 +148,14 @@ def test_codes_are_decoded_like_what_they_were_made_from() -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+def options_of(state: Path, *more: str) -> argparse.Namespace:
+    """A run on the CPU, of nine minutes unless `more` says otherwise."""
+    base = ["--corpus", ".", "--state", str(state), "--minutes", "9", "--device", "cpu"]
+    return run.parser(None).parse_args([*base, *more])
+
+
 def test_a_run_that_learns_by_heart_stops_with_its_best_weights(tmp_path: Path) -> None:
-    options = run.parser(None).parse_args(
-        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu"]
-    )
+    options = options_of(tmp_path)
     model = torch.nn.Linear(1, 1)
     training = run.Run("heart", model, options, rate=0.1)
     for step in training.steps():
@@ -162,9 +167,7 @@ def test_a_run_that_learns_by_heart_stops_with_its_best_weights(tmp_path: Path) 
 
 
 def test_a_run_that_is_told_to_end_saves_what_it_reached(tmp_path: Path) -> None:
-    options = run.parser(None).parse_args(
-        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu"]
-    )
+    options = options_of(tmp_path)
     model = torch.nn.Linear(1, 1)
     training = run.Run("told", model, options, rate=0.1)
     for step in training.steps():
@@ -180,9 +183,7 @@ def test_a_run_that_diverges_goes_back_and_spoils_no_saved_state(
     monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
     monkeypatch.setattr(run, "_FEWEST_STEPS", 1)
     monkeypatch.setattr(run, "_SAVE_EVERY_S", -1.0)
-    options = run.parser(None).parse_args(
-        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "9"]
-    )
+    options = options_of(tmp_path, "--max-steps", "9")
     model = torch.nn.Linear(1, 1, bias=False)
     training = run.Run("wild", model, options, rate=0.1, watched="loss")
     saved = []
@@ -204,9 +205,7 @@ def test_a_run_that_diverges_slowly_goes_back_to_its_best(
 ) -> None:
     monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
     monkeypatch.setattr(run, "_FEWEST_STEPS", 1)
-    options = run.parser(None).parse_args(
-        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "12"]
-    )
+    options = options_of(tmp_path, "--max-steps", "12")
     model = torch.nn.Linear(1, 1, bias=False)
     training = run.Run("slow", model, options, rate=0.0, watched="loss", tolerance=1.02)
     for step in training.steps():
@@ -224,8 +223,7 @@ def test_the_third_runs_flow_would_have_gone_back_in_time(
     monkeypatch.setattr(run, "_SAVE_EVERY_S", -1.0)
     monkeypatch.setattr(run, "_FEWEST_STEPS", 1)
     losses = [0.4953, 0.4850, 0.4864, 0.4884, 0.4873, 0.4890, 0.5104, 0.5165, 0.5341, 0.6922, 0.8752]
-    arguments = ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu"]
-    options = run.parser(None).parse_args([*arguments, "--max-steps", str(len(losses))])
+    options = options_of(tmp_path, "--max-steps", str(len(losses)))
     model = torch.nn.Linear(1, 1, bias=False)
     training = run.Run("third", model, options, rate=0.0, watched="loss", tolerance=1.02)
     for step in training.steps():
@@ -239,9 +237,7 @@ def test_a_report_over_few_steps_is_not_judged(
 ) -> None:
     """A resumed run's first report is over one step: by chance it may be far below all later ones."""
     monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
-    options = run.parser(None).parse_args(
-        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "9"]
-    )
+    options = options_of(tmp_path, "--max-steps", "9")
     model = torch.nn.Linear(1, 1, bias=False)
     training = run.Run("few", model, options, rate=0.0, watched="loss", tolerance=1.02)
     for step in training.steps():
@@ -275,9 +271,7 @@ def test_queries_and_keys_are_bounded_while_the_flow_is_trained() -> None:
 def test_a_run_whose_loss_is_no_number_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_REPORT_EVERY_S", -1.0)  # after each step
     monkeypatch.setattr(run, "_FEWEST_STEPS", 1)
-    options = run.parser(None).parse_args(
-        ["--corpus", ".", "--state", str(tmp_path), "--minutes", "9", "--device", "cpu", "--max-steps", "9"]
-    )
+    options = options_of(tmp_path, "--max-steps", "9")
     model = torch.nn.Linear(1, 1, bias=False)
     training = run.Run("nan", model, options, rate=0.1, watched="loss")
     for step in training.steps():
@@ -290,10 +284,9 @@ def test_a_run_whose_loss_is_no_number_goes_back(tmp_path: Path, monkeypatch: py
 
 def test_a_run_that_ended_goes_on_with_more_time(tmp_path: Path) -> None:
     """Its rate is higher again: of the whole time less is gone."""
-    base = ["--corpus", ".", "--state", str(tmp_path), "--device", "cpu"]
     progress = []
     for minutes, last_step in (("1e-9", "1"), ("9", "2")):
-        options = run.parser(None).parse_args([*base, "--minutes", minutes, "--max-steps", last_step])
+        options = options_of(tmp_path, "--minutes", minutes, "--max-steps", last_step)
         model = torch.nn.Linear(1, 1, bias=False)
         training = run.Run("more", model, options, rate=0.1)
         training.update({"loss": model(torch.ones(1)).square().sum()})

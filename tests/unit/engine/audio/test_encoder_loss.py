@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.encoders import EXPECTED, NAME, OPUS, PATIENCE_S, SOUND, Speech, children, kill, spoken, until_whole
+from tests.support.own_session import running
 from voicegate.engine import child_process
 from voicegate.engine.audio import encoder_child, encoder_pool
 from voicegate.engine.audio.encoder_child import EncoderChild
@@ -186,12 +187,8 @@ pool.close()
 @pytest.fixture
 def engine() -> Iterator["subprocess.Popen[str]"]:
     """A process like the engine's, in a group of its own, that encodes 4 s for each line of its input."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [sys.executable, "-c", ENGINE], stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    ) as process:
+    with running(ENGINE) as process:
         yield process
-        process.kill()
 
 
 def ask(process: "subprocess.Popen[str]") -> str:

@@ -476,13 +476,19 @@ class Gaps(Observer):
         self.num += number
 
 
-def test_a_gap_in_audio_that_was_sent_before_a_rest_is_one() -> None:
-    """After a flush a context rests as soon as its audio is made, and its player may have seconds of it left."""
+def resting(*, num_packets: int) -> tuple[Session, UtteranceId, Gaps]:
+    """Context a of a session, as soon as so many packets are made; and the gaps that its player tells of."""
     gaps = Gaps()
     session = new_session(observers=[gaps])
     utterance_id = begin_context(session)
-    session.engine_event(engine.AudioReady(utterance_id, (b"x",) * 500, 0), NOW)
+    session.engine_event(engine.AudioReady(utterance_id, (b"x",) * num_packets, 0), NOW)
     session.engine_event(engine.AtRest(utterance_id, len(TEXT)), NOW)
+    return session, utterance_id, gaps
+
+
+def test_a_gap_in_audio_that_was_sent_before_a_rest_is_one() -> None:
+    """After a flush a context rests as soon as its audio is made, and its player may have seconds of it left."""
+    session, _, gaps = resting(num_packets=500)
     session.receive(wire.Playback(context="a", played_ms=4000, underruns=1), NOW + 5)
     assert gaps.num == 1
     session.receive(wire.Playback(context="a", played_ms=10_000, underruns=2), NOW + 11)
@@ -491,11 +497,7 @@ def test_a_gap_in_audio_that_was_sent_before_a_rest_is_one() -> None:
 
 def test_a_player_that_runs_out_of_audio_at_a_rest_has_heard_no_gap() -> None:
     """Its agent calls a tool: the alert that listeners hear gaps is not meant."""
-    gaps = Gaps()
-    session = new_session(observers=[gaps])
-    utterance_id = begin_context(session)
-    session.engine_event(engine.AudioReady(utterance_id, (b"x",) * 10, 0), NOW)
-    session.engine_event(engine.AtRest(utterance_id, len(TEXT)), NOW)
+    session, utterance_id, gaps = resting(num_packets=10)
     session.receive(wire.Playback(context="a", played_ms=200, underruns=1), NOW + 1)
     assert gaps.num == 0
     session.receive(wire.Text(context="a", text="again"), NOW + 30)
