@@ -15,7 +15,7 @@ import re
 import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -30,11 +30,10 @@ from voicegate.clients.bench.schedule import Schedule, Settings, schedule
 from voicegate.clients.bench.sentences import ENGLISH
 from voicegate.clients.bench.usage import CpuSample, GpuMeter, cpu_report, sample_cpu
 from voicegate.engine.units import TOKEN_RATE_HZ
+from voicegate.gateway.server.jobs.cutting import PART_BYTES
 
 LOADS: Final = ("live:300:20", "live:300:whole")
-# A server speaks so many parts at once, of at most so many bytes: docs/jobs.md.
-_PARTS_AT_ONCE: Final = 128
-_PART_BYTES: Final = 600
+_PARTS_AT_ONCE: Final = 128  # that a server speaks: docs/jobs.md
 _STRIDE: Final = 79  # about the golden section of those
 _QUEUE_BYTES: Final = 256 * 1024
 # After jobs came or went. Lower -> a window has the burst of first parts, which a queue has only once.
@@ -82,15 +81,20 @@ def read(server: Server) -> Reading:
     return Reading(time.monotonic(), tokens, finished_s, sample_cpu(server.pid))
 
 
-def texts(num_bytes: int) -> list[str]:
-    """A long text, and before it texts of all lengths up to a part's.
+def first_lengths(whole: int) -> Iterator[int]:
+    """So long the first parts of a queue are, up to a `whole` one.
 
-    Parts then end and begin at all times, as in a queue that has run for long; else all would end at once.
+    Parts then end and begin at all times, as in a queue that has run for long; else all would end at once. Lengths far
+    from each other come first: a small server speaks few at once.
     """
+    for number in range(_PARTS_AT_ONCE):
+        yield max((number * _STRIDE % _PARTS_AT_ONCE + 1) * whole // _PARTS_AT_ONCE, 12)
+
+
+def texts(num_bytes: int) -> list[str]:
+    """A long text, and before it texts of all lengths up to a part's."""
     page = "\n\n".join(islice(cycle(ENGLISH.paragraphs), math.ceil(num_bytes / len(ENGLISH.paragraphs[0]))))
-    # Lengths far from each other come first: a small server speaks few at once.
-    steps = (number * _STRIDE % _PARTS_AT_ONCE + 1 for number in range(_PARTS_AT_ONCE))
-    return [*(page[: max(step * _PART_BYTES // _PARTS_AT_ONCE, 12)] for step in steps), page[:num_bytes]]
+    return [*(page[:length] for length in first_lengths(PART_BYTES)), page[:num_bytes]]
 
 
 @dataclass(slots=True)

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import count
+from itertools import chain, count, repeat
 from typing import Any, Final
 
+from voicegate.bench.jobs import first_lengths
 from voicegate.bench.simulated.device import Device
 from voicegate.bench.simulated.models import Simulated
 from voicegate.bench.simulated.run import Run
@@ -27,18 +28,16 @@ from voicegate.gateway.server.jobs.places import places_of
 _LOOK_S: Final = 0.1
 _LEAD_MS: Final = 60_000
 _TEXT: Final = "\n\n".join(ENGLISH.paragraphs[:2])  # a part
-# The first parts are of all lengths, so that parts end and begin at all times.
-_NUM_FIRST: Final = 128
-_STRIDE: Final = 79
 
 
 class RunWithJobs(Run):
     def __init__(self, config: EngineConfig, device: Device, simulated: Simulated, *, host_slowdown: float) -> None:
         super().__init__(config, device, simulated, host_slowdown=host_slowdown)
         self._most_utterances = config.max_utterances
-        self._parts: dict[UtteranceId, int] = {}  # samples of each that runs; the oldest first
+        self._parts: list[UtteranceId] = []  # that run; the oldest first
         self._made: list[tuple[float, int]] = []  # when, and samples
         self._part_numbers = count()
+        self._lengths = chain(first_lengths(len(_TEXT)), repeat(len(_TEXT)))
         self._at(0.0, partial(self._look, 0.0))
 
     def job_figures(self, window_s: tuple[float, float]) -> dict[str, Any]:
@@ -50,21 +49,20 @@ class RunWithJobs(Run):
     def _look(self, now_s: float) -> None:
         places = places_of(self.core.num_welcome, self._most_utterances, self.core.gauges)
         num_short = places.num_short if self.core.num_placed > len(self._parts) else 0
-        for part in [*self._parts][max(len(self._parts) - num_short, 0) :]:
+        for part in self._parts[max(len(self._parts) - num_short, 0) :]:
             self.core.cancel(part, None)
-            del self._parts[part]
+            self._parts.remove(part)
         for _ in range(0 if num_short else places.num_more(len(self._parts))):
             self._begin()
         self._at(now_s + _LOOK_S, partial(self._look, now_s + _LOOK_S))
 
     def _begin(self) -> None:
         number = next(self._part_numbers)
-        share = number * _STRIDE % _NUM_FIRST + 1 if number < _NUM_FIRST else _NUM_FIRST
         part, voice = UtteranceId(f"job-{number}"), next(iter(self.simulated.stages.voices))
         audio, mode = AudioFormat(Codec.PCM_S16LE), SpeakingMode.CLAUSE
-        self._parts[part] = 0
+        self._parts.append(part)
         self.core.submit(UtteranceRequest(part, voice, audio, mode, lead_ms=_LEAD_MS, is_background=True), seed=number)
-        self.core.push_text(part, _TEXT[: max(len(_TEXT) * share // _NUM_FIRST, 12)])
+        self.core.push_text(part, _TEXT[: next(self._lengths)])
         self.core.end_text(part)
 
     def _take(self, events: Sequence[EngineEvent]) -> None:
@@ -73,8 +71,6 @@ class RunWithJobs(Run):
             if event.utterance_id not in self._parts:
                 continue
             if isinstance(event, AudioReady):
-                num_samples = sum(map(len, event.packets)) // 2
-                self._parts[event.utterance_id] += num_samples
-                self._made.append((self.device.now_s, num_samples))
+                self._made.append((self.device.now_s, sum(map(len, event.packets)) // 2))
             elif isinstance(event, Done | Failed):
-                del self._parts[event.utterance_id]
+                self._parts.remove(event.utterance_id)

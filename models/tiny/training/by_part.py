@@ -10,8 +10,6 @@
 """
 
 import argparse
-import itertools
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -20,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from voicegate.engine.flow.euler import cosine_schedule, euler_step
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.features import mel_24k
 
@@ -69,13 +68,12 @@ class Parts:
         mu, speaker = self._flow.conditions(codes, flow.speaker_embeddings()[voice][None])
         cond = torch.cat((prompt, torch.zeros_like(mel)))[None]
         mask = flow.block_mask(cond.shape[1], mel.device, is_streaming=True)
-        times = 1 - torch.cos(torch.linspace(0, 1, self._steps + 1) * 0.5 * math.pi)
+        schedule = cosine_schedule(self._steps)
         x = torch.randn_like(cond)
         both = [torch.cat((each, torch.zeros_like(each))) for each in (mu, speaker, cond)]
-        for now, after in itertools.pairwise(times):
-            velocities = self._flow.decoder.estimator(torch.cat((x, x)), *both, now.expand(2), mask)
-            told, free = velocities.chunk(2)
-            x = x + (after - now) * ((1 + _GUIDANCE) * told - _GUIDANCE * free)
+        for time, width in zip(schedule.times, schedule.widths, strict=True):
+            velocities = self._flow.decoder.estimator(torch.cat((x, x)), *both, torch.full((2,), time), mask)
+            x = euler_step(x, velocities[:, None], width=width, cfg_rate=_GUIDANCE)
         return x[0, len(prompt) :]
 
     def _codes(self, mel: torch.Tensor) -> torch.Tensor:
