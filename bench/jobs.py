@@ -54,8 +54,7 @@ class Server:
     def http(self, path: str, *, method: str = "GET", body: object = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(servers.http_of(self.url, path), data, method=method)
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-            return json.load(answer)
+        return json.loads(servers.ask(request, timeout_s=_TIMEOUT_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,7 @@ class Reading:
 
 
 def read(server: Server) -> Reading:
-    with urllib.request.urlopen(server.metrics_url, timeout=_TIMEOUT_S) as answer:
-        told = answer.read().decode()
+    told = servers.ask(server.metrics_url, timeout_s=_TIMEOUT_S).decode()
 
     def value(name: str) -> float:
         found = re.search(rf"^{re.escape(name)} (\S+)$", told, re.MULTILINE)

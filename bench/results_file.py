@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from voicegate.bench import environment
+from voicegate.engine.whole_file import write_whole
 
 
 def save(report: Mapping[str, Any], path: Path | None) -> None:
-    """None: nobody wants it. Directories on the way are made."""
+    """None: nobody wants it. Directories on the way are made. A run that is killed leaves the file as it was."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=1) + "\n")
+        write_whole(path, f"{json.dumps(report, indent=1)}\n".encode())
 
 
 def gather(measure: Callable[[str], Mapping[str, Any]], kinds: Iterable[str], path: Path | None) -> None:

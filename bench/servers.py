@@ -1,7 +1,6 @@
 """Servers that a bench starts, and ends with its block: voicegate as shipped, and peers."""
 
-import os
-import signal
+import http.client
 import socket
 import subprocess
 import sys
@@ -15,6 +14,11 @@ from typing import Final
 
 _START_LIMIT_S: Final = 300.0  # vLLM by itself takes some 100 s
 _STOP_LIMIT_S: Final = 20.0
+_ANSWER_S: Final = 60.0
+_SHOWN_CHARS: Final = 2000
+# Reads to the end of its input, which comes with the end of this process, and ends a group.
+_GUARD: Final = ("sh", "-c", 'read -r _; kill -s KILL -- "-$0"')
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # servers are on this machine
 
 
 @contextmanager
@@ -24,11 +28,10 @@ def running(
     *,
     environment: Mapping[str, str] | None = None,
     is_heard: bool = True,
-    has_children: bool = False,
 ) -> Iterator["subprocess.Popen[str]"]:
     """`log`: what it says of errors; of all, unless the caller reads its output (`is_heard`).
 
-    `has_children`: they are ended with it. Raises OSError.
+    Processes that it started end with it, also where this process is killed. Raises OSError.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:
@@ -38,28 +41,39 @@ def running(
             stderr=file,
             text=True,
             env=environment,
-            start_new_session=has_children,
+            start_new_session=True,
         )
+    guard = subprocess.Popen(
+        [*_GUARD, str(process.pid)], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         yield process
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_LIMIT_S)
-        if has_children:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        guard.communicate()
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
 
 
+def ask(request: str | urllib.request.Request, *, timeout_s: float = _ANSWER_S) -> bytes:
+    """The answer's body. Raises OSError where there is none, or another status than 2xx."""
+    try:
+        with _OPENER.open(request, timeout=timeout_s) as answer:
+            body: bytes = answer.read()
+            return body
+    except http.client.HTTPException as error:  # half an answer, or no HTTP
+        raise OSError(f"no answer that can be read: {error!r}") from error
+
+
 def announced(process: "subprocess.Popen[str]", mark: str, log: Path) -> str:
     """The rest of the line of its output that has `mark`. Raises RuntimeError where none comes."""
     assert process.stdout is not None
-    limit = threading.Timer(_START_LIMIT_S, process.kill)  # which ends its output
+    limit_s = _START_LIMIT_S
+    limit = threading.Timer(limit_s, process.kill)  # which ends its output
+    began_s = time.monotonic()
     limit.start()
     try:
         for line in process.stdout:
@@ -68,11 +82,13 @@ def announced(process: "subprocess.Popen[str]", mark: str, log: Path) -> str:
     finally:
         limit.cancel()
     process.wait()
-    raise not_started(process, log)
+    raise not_started(process, log, None if time.monotonic() - began_s < limit_s else limit_s)
 
 
-def not_started(process: "subprocess.Popen[str]", log: Path) -> RuntimeError:
-    return RuntimeError(f"the server did not start (status {process.poll()}):\n{log.read_text()[-2000:]}")
+def not_started(process: "subprocess.Popen[str]", log: Path, limit_s: float | None = None) -> RuntimeError:
+    """`limit_s`: it was given up after so long; None: it ended by itself."""
+    why = f"was not ready after {limit_s:g} s" if limit_s is not None else f"did not start (status {process.poll()})"
+    return RuntimeError(f"the server {why}; the end of {log}:\n{log.read_text(errors='replace')[-_SHOWN_CHARS:]}")
 
 
 @contextmanager
@@ -82,9 +98,7 @@ def voicegate(model: Path, flags: Sequence[str], log: Path) -> Iterator[tuple[st
     began_s = time.monotonic()
     with running(command, log) as process:
         url = announced(process, "is ready: ", log).partition(",")[0]
-        with urllib.request.urlopen(http_of(url, "/readyz")) as answer:
-            if answer.status != 200:
-                raise RuntimeError(f"/readyz says {answer.status}")
+        ask(http_of(url, "/readyz"))
         yield url, process.pid, time.monotonic() - began_s
 
 

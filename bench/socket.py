@@ -11,7 +11,6 @@ import asyncio
 import json
 import math
 import time
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -133,8 +132,7 @@ def _sustained(rows: Mapping[str, Any]) -> int | None:
 
 
 def _voices(url: str) -> list[str]:
-    with urllib.request.urlopen(servers.http_of(url, "/v1/voices")) as answer:
-        return [voice["name"] for voice in json.load(answer)["voices"]]
+    return [voice["name"] for voice in json.loads(servers.ask(servers.http_of(url, "/v1/voices")))["voices"]]
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ Every load is saved when it is over, and a later run with that FILE goes on from
 
 import argparse
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -28,8 +27,9 @@ from typing import Any, Final
 
 import torch
 
-from voicegate.bench import environment, results_file, servers
+from voicegate.bench import servers
 from voicegate.bench.peers import reference, report, upstream, vllm_omni
+from voicegate.bench.peers.kept import Kept
 from voicegate.bench.plain.system import PlainSpeaker, measure
 from voicegate.clients.bench import table
 from voicegate.clients.bench.client_run import BenchFailed
@@ -39,6 +39,7 @@ from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import ENGLISH
 from voicegate.clients.bench.session import Bench
 from voicegate.engine.model.model_json import load_model_config
+from voicegate.gateway.cli.ranges import in_range
 from voicegate.gateway.config import tiny_model_dir
 
 LOADS: Final = ("closed:1", "closed:2", "closed:4", "closed:16", "closed:64")
@@ -73,13 +74,18 @@ def rounds(options: argparse.Namespace, settings: Settings) -> Iterator[Part]:
 
 
 def servers_of(options: argparse.Namespace) -> dict[str, Server]:
-    """Those that speak over sockets. Raises OSError and ValueError for files that are missing or wrong."""
+    """Those that speak over sockets. Raises ValueError for files that are missing or wrong."""
+    model = load_model_config(options.model)
+    voices = sorted(path.stem for path in (options.model / "voices").glob("*.safetensors"))
     if options.peer_model is not None:
         voice = reference.load(options.peer_model).voice
     elif options.packages is None and options.upstream is None:
-        voice = min(path.stem for path in (options.model / "voices").glob("*.safetensors"))
+        voice = voices[0] if voices else ""
     else:
         raise ValueError("a peer needs --peer-model")
+    if voice not in voices:
+        told = f"has no voice {voice!r}, which {options.peer_model} names" if voice else "has no voice"
+        raise ValueError(f"--model {options.model} {told}: it has to be the same model, converted")
     found: dict[str, Server] = {}
     if options.packages is not None:
         kinds = {"vllm-omni": vllm_omni.Variant(options.packages, options.peer_model, talker_dtype="float32")}
@@ -92,36 +98,11 @@ def servers_of(options: argparse.Namespace) -> dict[str, Server]:
             found[name] = Server(start, "vllm-omni", vllm_omni.VOICE, kind.settings(name))
     if options.upstream is not None:
         path = tuple(Path(each) for each in options.upstream.split(os.pathsep))
-        steps = load_model_config(options.model).cosyvoice3_flow.num_euler_steps
+        steps = model.cosyvoice3_flow.num_euler_steps
         for name, is_growing in (("upstream", False), ("upstream-generator", True)):
             classes = upstream.Variant(path, options.peer_model, voice, steps, is_growing)
             found[name] = Server(partial(upstream.serving, classes), "vllm-omni", voice, classes.settings(name))
     return found | {report.OURS: Server(partial(servers.voicegate, options.model, []), "native", voice, {})}
-
-
-class Kept:
-    """The result file, which a later run goes on with."""
-
-    def __init__(self, path: Path, conditions: Mapping[str, Any]) -> None:
-        """Raises ValueError where the file is of other loads, or of another card."""
-        self._path = path
-        here = {**conditions, "gpu": environment.describe()["gpu"]}
-        self.report: dict[str, Any] = {"conditions": here, "servers": {}}
-        if path.exists():
-            self.report = json.loads(path.read_text())
-        if (found := self.report["conditions"]) != here:
-            raise ValueError(f"{path} is of {found}, not of {here}: name another --json")
-
-    def server(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        kept: dict[str, Any] = self.report["servers"].setdefault(name, {"loads": {}})
-        if not kept["loads"]:
-            kept.clear()
-            kept.update(environment=environment.describe(), settings=dict(settings), loads={})
-        kept.pop("failed", None)
-        return kept
-
-    def save(self) -> None:
-        results_file.save(self.report, self._path)
 
 
 async def _measure(server: Server, url: str, pid: int, kept: Kept, rows: dict[str, Any], part: Part) -> None:
@@ -175,7 +156,7 @@ def measure_plain(model: Path, voice: str, kept: Kept) -> None:
     kept.save()
 
 
-def main(arguments: list[str] | None = None) -> None:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packages", type=Path, metavar="DIR", help="of vLLM-Omni")
     parser.add_argument("--upstream", metavar="PATH", help="DIR:DIR:..., the checkout of upstream's code first")
@@ -185,10 +166,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--fix", action="append", default=[], metavar="NAME", help="what --fixes mends; once for each")
     parser.add_argument("--servers", nargs="+", metavar="NAME", help="(default: all)")
     parser.add_argument("--loads", nargs="+", default=list(LOADS))
-    parser.add_argument("--rounds", type=int, default=1, help="servers in turn, so often (default: 1)")
-    parser.add_argument("--duration-s", type=float, default=20.0, help="of each load (default: 20)")
+    parser.add_argument("--rounds", type=in_range(int, 1), default=1, help="servers in turn, so often (default: 1)")
+    parser.add_argument("--duration-s", type=in_range(float, 0.1), default=20.0, help="of each load (default: 20)")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE")
     parser.add_argument("--logs", type=Path, default=Path("build/bench-peers"), metavar="DIR")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = _parser()
     options = parser.parse_args(arguments)
     if (options.fixes is None) is not (not options.fix):
         parser.error("--fixes and --fix go together: the table says what was mended")
@@ -198,20 +184,30 @@ def main(arguments: list[str] | None = None) -> None:
         voice = found[report.OURS].voice
         parts = list(rounds(options, settings))
         conditions = {"loads": options.loads, "rounds": options.rounds, "voice": voice}
-        kept = Kept(options.json, conditions | settings.conditions())
-    except (OSError, ValueError) as error:
+        kept = Kept(options.json, conditions | settings.conditions(), {each: found[each].settings for each in found})
+    except ValueError as error:
         parser.error(str(error))
     names = options.servers or [*found, report.PLAIN]
     if unknown := sorted(set(names) - {*found, report.PLAIN}):
         parser.error(f"no server {', '.join(unknown)}; there are {', '.join((*found, report.PLAIN))}")
-    for part, name in product(parts, names):
-        if name in found:
-            measure_server(name, found[name], kept, part, options.logs)
-        elif "figures" not in kept.report["servers"].get(report.PLAIN, {}):
-            measure_plain(options.model, voice, kept)
-    print("\n".join(report.lines(kept.report)), flush=True)
+    try:
+        for part, name in product(parts, names):
+            if name in found:
+                measure_server(name, found[name], kept, part, options.logs)
+            elif "figures" not in kept.report["servers"].get(report.PLAIN, {}):
+                measure_plain(options.model, voice, kept)
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the second where the loop was not running yet
+        print(f"interrupted; with --json {options.json} the same command goes on from here", file=sys.stderr)
+        return 130
+    finally:
+        print("\n".join(report.lines(kept.report)), flush=True)
+    return 0
+
+
+def command() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a limit of time ends it as Ctrl-C does
+    return main()
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a limit of time: servers end with this process
-    main()
+    sys.exit(command())

@@ -15,8 +15,21 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 def load(model: Path) -> Reference:
-    """Raises OSError, ValueError."""
-    return msgspec.json.decode((model / _FILE).read_bytes(), type=Reference)
+    """Raises ValueError where it is none, with what writes one."""
+    path = model / _FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Reference)
+    except (OSError, msgspec.MsgspecError) as error:
+        writers = "`python -m voicegate.bench.peers.generated` and `....peers.embedded` write such a directory"
+        raise ValueError(f"{model} is no peer's model ({path.name}: {error}): {writers}") from error
+
+
+def recording(model: Path) -> Path:
+    """For a peer that has to make the voice. Raises ValueError where there is none."""
+    path = model / load(model).audio
+    if not path.is_file():
+        raise ValueError(f"{model} has no recording ({path} is no file), and this peer makes its voice of one")
+    return path
 
 
 def save(reference: Reference, model: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from voicegate.bench import servers
 
 _SERVER: Final = Path(__file__).with_name("upstream_server.py")
+_CODE: Final = Path("cosyvoice", "cli", "cosyvoice.py")
 _OWN_EULER_STEPS: Final = 10  # a constant of its code
 _VERSIONS: Final = ("transformers",)
 
@@ -29,6 +30,10 @@ class Variant:
     is_growing: bool  # a text is given as a generator, as it is written; else whole, once it is
 
     def settings(self, name: str) -> dict[str, Any]:
+        """For the result file. Raises ValueError where its code is not there."""
+        if not any((each / _CODE).is_file() for each in self.path):
+            told = ", ".join(map(str, self.path))
+            raise ValueError(f"no {_CODE} in {told}: --upstream begins with a checkout of FunAudioLLM/CosyVoice")
         versions = {each.name.lower(): each.version for each in metadata.distributions(path=[*map(str, self.path)])}
         return {
             "versions": {"upstream": _commit(self.path[0]), **{name: versions.get(name) for name in _VERSIONS}},

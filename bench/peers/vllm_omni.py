@@ -3,7 +3,6 @@
 Facts of 0.26: `vllm serve MODEL --omni` with its CosyVoice3 example's flags; `/health`; voices by `/v1/audio/voices`.
 """
 
-import json
 import os
 import subprocess
 import sys
@@ -12,12 +11,13 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from voicegate.bench import servers
@@ -36,6 +36,7 @@ _DEPLOY: Final = Path("vllm_omni", "deploy", "cosyvoice3.yaml")
 _TALKER: Final = 0  # stage of the speech LLM
 _START_LIMIT_S: Final = 420.0  # 151 to 178 s were seen on an H200
 _ANSWER_S: Final = 60.0
+_HEALTH_S: Final = 5.0
 _POLL_S: Final = 0.2
 
 
@@ -50,7 +51,8 @@ class Variant:
     fix_names: tuple[str, ...] = ()
 
     def settings(self, name: str) -> dict[str, Any]:
-        """For the result file. Raises OSError."""
+        """For the result file. Raises ValueError where packages or recording are not there."""
+        reference.recording(self.model)
         versions = {each.name.lower(): each.version for each in metadata.distributions(path=[str(self.packages)])}
         return {
             "versions": {name: versions.get(name) for name in ("vllm", "vllm-omni")},
@@ -75,10 +77,15 @@ class Variant:
         yield from (("the peer", f"{name} has what its release lacks: {fix}") for fix in self.fix_names)
 
     def deploy(self) -> dict[str, Any]:
-        """Its recommended file, with the talker's dtype where one was chosen. Raises OSError."""
-        deploy: dict[str, Any] = yaml.safe_load((self.packages / _DEPLOY).read_text(encoding="utf-8"))
+        """Its recommended file, with the talker's dtype where one was chosen. Raises ValueError."""
+        try:
+            deploy: dict[str, Any] = yaml.safe_load((self.packages / _DEPLOY).read_text(encoding="utf-8"))
+            talker = next(stage for stage in deploy["stages"] if stage["stage_id"] == _TALKER)
+        except (OSError, yaml.YAMLError, TypeError, KeyError, StopIteration) as error:
+            told = f"{self.packages} has no vLLM-Omni that is known here ({_DEPLOY}: {error!r})"
+            raise ValueError(f"{told}: fill it with `pip install --target`, version 0.26") from error
         if self.talker_dtype is not None:
-            next(stage for stage in deploy["stages"] if stage["stage_id"] == _TALKER)["dtype"] = self.talker_dtype
+            talker["dtype"] = self.talker_dtype
         return deploy
 
     def environment(self) -> dict[str, str]:
@@ -95,8 +102,7 @@ def serving(variant: Variant, log: Path) -> Iterator[tuple[str, int, float]]:
     url = f"http://127.0.0.1:{servers.free_port()}"
     command = _command(variant, deploy, port=url.rpartition(":")[2])
     began_s = time.monotonic()
-    # Its engines are processes of their own, which end with it or not.
-    with servers.running(command, log, environment=variant.environment(), is_heard=False, has_children=True) as process:
+    with servers.running(command, log, environment=variant.environment(), is_heard=False) as process:
         _wait_until_ready(process, url, log)
         _upload(url, variant.model)
         yield url, process.pid, time.monotonic() - began_s
@@ -113,11 +119,21 @@ def _command(variant: Variant, deploy: Path, *, port: str) -> list[str]:
 
 def _wait_until_ready(process: "subprocess.Popen[str]", url: str, log: Path) -> None:
     end_s = time.monotonic() + _START_LIMIT_S
-    while time.monotonic() < end_s and process.poll() is None:
-        with suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=_ANSWER_S):
+    while process.poll() is None:
+        try:
+            servers.ask(f"{url}/health", timeout_s=_HEALTH_S)
+        except OSError as error:
+            if time.monotonic() > end_s:
+                told = f"{servers.not_started(process, log, _START_LIMIT_S)}\n/health: {error}"
+                raise RuntimeError(told) from error
+            time.sleep(_POLL_S)
+        else:
             return
-        time.sleep(_POLL_S)
     raise servers.not_started(process, log)
+
+
+class _Taken(msgspec.Struct):
+    success: bool = False
 
 
 def _upload(url: str, model: Path) -> None:
@@ -127,15 +143,17 @@ def _upload(url: str, model: Path) -> None:
     boundary = uuid.uuid4().hex
     request = urllib.request.Request(
         f"{url}/v1/audio/voices",
-        data=_form(fields, (model / told.audio).read_bytes(), boundary),
+        data=_form(fields, reference.recording(model).read_bytes(), boundary),
         headers={"Content-Type": f"multipart/form-data; boundary={boundary}"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:
-            body = answer.read()
+        body = servers.ask(request, timeout_s=_ANSWER_S)
+        is_taken = msgspec.json.decode(body, type=_Taken).success
     except urllib.error.HTTPError as error:
         raise RuntimeError(f"the peer took no voice: {error.code} {error.read()[:500]!r}") from error
-    if not json.loads(body).get("success"):
+    except (OSError, msgspec.MsgspecError) as error:
+        raise RuntimeError(f"the peer took no voice: {error}") from error
+    if not is_taken:
         raise RuntimeError(f"the peer took no voice: {body[:500]!r}")
 
 

@@ -126,7 +126,12 @@ def _plans(schedule: Schedule, target: Target, num_streams: int, num_workers: in
 async def _start(plan: Plan) -> _Worker:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", _MODULE, stdin=pipe, stdout=pipe, limit=_LINE_BYTES
+        # A terminal's Ctrl-C is for who reads its reports. The end of what it reads ends it.
+        *(sys.executable, "-m", _MODULE),
+        stdin=pipe,
+        stdout=pipe,
+        limit=_LINE_BYTES,
+        start_new_session=True,
     )
     worker = _Worker(process, plan)
     await worker.say(plan)

@@ -54,8 +54,11 @@ class Connections:
         """Raises ConversationLost."""
         if reader is Reader.SLOW:
             return await self._dial(reader)
-        if self._free:
-            return self._free.pop()
+        while self._free:
+            conversation = self._free.pop()
+            if not conversation.is_spent:
+                return conversation
+            self.replace(conversation, reader)  # its server does not wait for long
         self.num_late += 1
         return await self._dial(reader)
 

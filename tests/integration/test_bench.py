@@ -1,6 +1,7 @@
 """The bench's client processes against a real gateway with the FakeEngine: every kind of scenario, small."""
 
 import asyncio
+import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -8,18 +9,22 @@ from dataclasses import replace
 from unittest.mock import ANY
 
 import pytest
+import websockets
+from websockets.asyncio.server import ServerConnection
 
 from tests.integration.wire_client import serving
 from tests.support.patience import PATIENCE_S
+from tests.support.polling import until
 from voicegate.clients.bench import table
 from voicegate.clients.bench.client_run import BenchFailed
 from voicegate.clients.bench.dialects import DIALECTS, native, openai
-from voicegate.clients.bench.dialects.conversation import ConversationLost
+from voicegate.clients.bench.dialects.conversation import Conversation, ConversationLost
 from voicegate.clients.bench.plan import Outcome, Reader, Record, Target, Turn
 from voicegate.clients.bench.scenario import Scenario, parse
 from voicegate.clients.bench.schedule import Settings
 from voicegate.clients.bench.sentences import Texts
 from voicegate.clients.bench.session import Bench, left_behind
+from voicegate.clients.bench.worker import Connections
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import UtteranceId
 from voicegate.gateway.config import GatewayConfig
@@ -224,3 +229,49 @@ async def test_a_connection_is_refused_for_want_of_room_or_not_at_all() -> None:
     with pytest.raises(ConversationLost, match="cannot connect") as gone:
         await native.connect(Target(url), Reader.PROMPT)
     assert (full.value.is_refused, gone.value.is_refused) == (True, False)
+
+
+async def given_up(target: Target) -> None:
+    """Two connections to a server that hangs up on the first one: the second is taken."""
+    made: list[Conversation] = []
+
+    async def connect(target: Target, reader: Reader) -> Conversation:
+        made.append(await DIALECTS[target.dialect](target, reader))
+        return made[-1]
+
+    connections = Connections(target, connect)
+    await connections.open(1)
+    await until(lambda: made[0].is_spent)
+    taken = await connections.take(Reader.PROMPT)
+    assert taken is not made[0]
+    assert not taken.is_spent
+    await taken.close()
+    await connections.close()
+
+
+async def test_a_socket_that_its_server_gave_up_is_no_turns() -> None:
+    """vLLM-Omni hangs up on who is silent for ten seconds, and a bench holds sockets for turns to come."""
+    first = itertools.count()
+
+    async def serve(socket: ServerConnection) -> None:
+        if next(first):
+            await socket.wait_closed()
+
+    async with websockets.serve(serve, "127.0.0.1", 0) as server:
+        (listening,) = server.sockets
+        await given_up(Target(f"ws://127.0.0.1:{listening.getsockname()[1]}", dialect="vllm-omni"))
+
+
+async def test_a_kept_connection_that_its_server_gave_up_is_no_turns() -> None:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        if len(writers) == 1:
+            writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        (listening,) = server.sockets
+        await given_up(Target(f"http://127.0.0.1:{listening.getsockname()[1]}", dialect="openai"))
+        for writer in writers:
+            writer.close()

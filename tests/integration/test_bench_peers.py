@@ -1,8 +1,14 @@
 """bench.peers: a stand-in that speaks vLLM-Omni's documented protocol, beside a real `voicegate serve`."""
 
 import json
+import os
+import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +20,7 @@ from tests.support.golden import TINY_MODEL_DIR
 from tests.support.quick_model import quick_model
 from tests.unit.clients.deadline import deadline
 from voicegate.bench.peers import __main__ as peers
-from voicegate.bench.peers import embedded
+from voicegate.bench.peers import embedded, vllm_omni
 from voicegate.clients.bench.usage import children
 
 
@@ -119,21 +125,164 @@ def test_fixes_are_in_front_of_the_packages_and_named(tmp_path: Path, capsys: py
 
 
 def test_a_peer_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> None:
-    standin.packages(tmp_path / "packages")
-    standin.model(tmp_path / "model", voice="slt")
+    arguments(tmp_path)
     (tmp_path / "packages" / "vllm_omni" / "entrypoints" / "cli" / "main.py").write_text("raise SystemExit('no GPU')\n")
     failed = run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni")["servers"]["vllm-omni"]["failed"]
     assert "did not start (status 1)" in failed
     assert "no GPU" in failed
 
 
-def test_servers_end_with_a_run_that_is_ended(tmp_path: Path) -> None:
-    flags = [*arguments(tmp_path), "--loads", "closed:1", "--servers", "vllm-omni", "--duration-s", "600"]
-    command = [sys.executable, "-u", "-m", "voicegate.bench.peers", *flags]
-    with deadline(), subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+def test_a_peer_that_is_never_ready_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(standin.FAULT, "is never ready")
+    monkeypatch.setattr(vllm_omni, "_START_LIMIT_S", 3.0)
+    failed = run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni")["servers"]["vllm-omni"]["failed"]
+    assert failed.startswith("the server was not ready after 3 s")
+    assert "deploy stages" in failed, "its log"
+    assert "/health: HTTP Error 503" in failed
+
+
+def test_a_peer_whose_answer_to_a_voice_is_no_json_leaves_the_others_their_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(standin.FAULT, "takes no voice")
+    servers = run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni", "voicegate")["servers"]
+    assert "took no voice" in servers["vllm-omni"]["failed"]
+    assert servers["voicegate"]["loads"]["closed:1:whole"]["outcomes"]["done"]
+
+
+def test_a_peer_that_refuses_sockets_is_told_with_its_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(standin.FAULT, "refuses sockets")
+    failed = run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni")["servers"]["vllm-omni"]["failed"]
+    assert "500" in failed
+
+
+def test_a_peer_that_dies_in_the_middle_of_a_load_keeps_what_was_heard_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(standin.FAULT, "dies in a text")
+    servers = run(tmp_path, "--loads", "closed:1", "closed:2", "closed:3", "--servers", "vllm-omni")["servers"]
+    first, second, third = servers["vllm-omni"]["loads"].values()
+    assert first["outcomes"] == {"done": 4, "cancelled": 0, "refused": 0, "failed": 2, "cut_off": 0}
+    assert first["first_audio_ms"]["num"] == 4
+    assert "cannot connect" in second["failed"]
+    assert third == {"failed": "left out after closed:2:whole"}
+    shown = capsys.readouterr().out
+    assert "2 failed" in shown
+    assert "| closed:3:whole | vllm-omni | left out after closed:2:whole |" in shown
+
+
+def test_a_text_that_failed_is_not_the_end_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peer tells of an error, and then that the text has ended."""
+    monkeypatch.setenv(standin.FAULT, "fails every second text")
+    (row,) = run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni")["servers"]["vllm-omni"]["loads"].values()
+    assert row["messages"] == ["Generation failed: its engine"]
+    assert abs(row["outcomes"]["done"] - row["outcomes"]["failed"]) <= 1
+    assert row["first_audio_ms"]["num"] == row["outcomes"]["done"] > 0
+
+
+def test_audio_counts_by_the_rate_that_a_peer_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds_a_letter() -> float:
+        (row,) = run(tmp_path, "--loads", "closed:1:whole", "--servers", "vllm-omni")["servers"]["vllm-omni"][
+            "loads"
+        ].values()
+        (tmp_path / "peers.json").unlink()
+        turn_s: float = row["audio_s"] / row["outcomes"]["done"]
+        return turn_s
+
+    usual_s = seconds_a_letter()
+    monkeypatch.setenv(standin.FAULT, "has 48 kHz")
+    assert seconds_a_letter() == pytest.approx(usual_s, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "told"),
+    [
+        ("--packages", "empty", r"empty has no vLLM-Omni .*vllm_omni/deploy/cosyvoice3\.yaml.*pip install --target"),
+        ("--packages", "broken", "broken has no vLLM-Omni"),
+        ("--upstream", "empty", r"no cosyvoice/cli/cosyvoice\.py in .*empty"),
+        ("--peer-model", "empty", r"empty is no peer's model \(reference\.json: .*bench\.peers\.generated"),
+        ("--peer-model", "spoken", r"spoken has no recording"),
+        ("--model", "empty", r"empty is not a voicegate model directory"),
+        ("--model", "tiny-without-voices", r"has no voice 'slt'"),
+        ("--json", "empty", "empty is no result of bench.peers"),
+        ("--json", "half.json", r"half\.json is no result of bench.peers"),
+        ("--json", "other.json", r"other\.json is no result of bench.peers"),
+        ("--rounds", "0", "0 is not at least 1"),
+        ("--duration-s", "nan", "nan is not at least"),
+        ("--loads", "closed:x", "'closed:x' is no scenario"),
+        ("--servers", "vllm", "no server vllm; there are vllm-omni, voicegate, transformers"),
+        ("--fix", "no NaN", "--fixes and --fix go together"),
+    ],
+)
+def test_what_is_wrong_is_told_before_a_server_is_started(
+    flag: str, name: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = arguments(tmp_path)
+    (tmp_path / "empty").mkdir()
+    broken = tmp_path / "broken" / "vllm_omni" / "deploy" / "cosyvoice3.yaml"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("stages: [")
+    standin.model(tmp_path / "spoken", voice="slt")
+    (tmp_path / "spoken" / "reference.wav").unlink()
+    (tmp_path / "tiny-without-voices").mkdir()
+    shutil.copy(TINY_MODEL_DIR / "model.json", tmp_path / "tiny-without-voices")
+    (tmp_path / "half.json").write_text('{"conditions": {')
+    (tmp_path / "other.json").write_text("[]")
+    value = str(tmp_path / name) if flag in ("--packages", "--upstream", "--peer-model", "--model", "--json") else name
+    with pytest.raises(SystemExit, match="2"):
+        peers.main([*flags, flag, value])
+    assert re.search(told, capsys.readouterr().err.replace("\n", " "))
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_file_of_other_packages_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni")
+    (info,) = (tmp_path / "packages").glob("vllm_omni-*/METADATA")
+    info.write_text(info.read_text().replace("0.26.0", "0.30.0"))
+    with pytest.raises(SystemExit, match="2"):
+        run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni")
+    assert "has vllm-omni with other versions: name another --json" in capsys.readouterr().err
+
+
+def pids_of(session: int) -> set[int]:
+    """Processes that are in it, but for those that have ended."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            state, _, _, its_session, *_ = path.read_text().rpartition(")")[2].split()
+            if state != "Z" and int(its_session) == session:
+                found.add(int(path.parent.name))
+    return found
+
+
+COMMAND = "import sys; from voicegate.bench.peers import __main__ as peers; peers._WARM_S = 0.2; "
+COMMAND += "sys.exit(peers.command())"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_keeps_its_loads_and_leaves_no_server(number: signal.Signals, tmp_path: Path) -> None:
+    """Ended as a terminal does it, all processes of its group. Servers are in sessions of their own."""
+    flags = [*arguments(tmp_path), "--loads", "closed:1", "--rounds", "500", "--servers", "vllm-omni"]
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", COMMAND, *flags, "--duration-s", "0.5"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process, deadline():
         assert process.stdout is not None
-        assert any(line.startswith("vllm-omni: ready") for line in process.stdout)
+        assert any(line.startswith("closed:1:whole ") for line in process.stdout)
         (server,) = [pid for pid in children(process.pid) if "vllm_omni" in Path(f"/proc/{pid}/cmdline").read_text()]
-        process.terminate()
-        process.stdout.read()
-    assert not Path(f"/proc/{server}").exists()
+        assert len(pids_of(server)) == 2, "its engine is a process of its own"
+        os.killpg(process.pid, number)
+        shown, told = process.communicate()
+        while pids_of(server):
+            time.sleep(0.01)
+    rows = json.loads((tmp_path / "peers.json").read_text())["servers"]["vllm-omni"]["loads"]
+    assert rows["closed:1:whole"]["first_audio_ms"]
+    if number is not signal.SIGKILL:
+        assert process.returncode == 130
+        assert "| closed:1:whole | vllm-omni |" in shown
+        assert told.startswith("interrupted; ")
+        assert "Traceback" not in told

@@ -6,6 +6,7 @@
 import argparse
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-_LIMIT = "STANDIN_DIES_AFTER_SOCKETS"
+LIMIT = "STANDIN_DIES_AFTER_SOCKETS"
+# One of: "is never ready", "takes no voice", "refuses sockets", "fails every second text", "has 48 kHz", and "dies in a
+# text", the fifth of the second socket.
+FAULT = "STANDIN_FAULT"
+_ENGINE = "import time; time.sleep(600)"  # a process of its own, as vLLM's are
 _DEPLOY = {"stages": [{"stage_id": 0, "max_num_seqs": 8}, {"stage_id": 1, "max_num_seqs": 8}]}
 
 
@@ -51,22 +56,29 @@ class _Server:
     def __init__(self) -> None:
         self._voices: set[str] = set()
         self._num_sockets = 0
+        self._num_texts = 0
+        self._fault = os.environ.get(FAULT)
 
     async def health(self, _: Request) -> Response:
-        return Response()
+        return Response(status_code=503 if self._fault == "is never ready" else 200)
 
     async def add_voice(self, request: Request) -> Response:
         form = await request.form()
         audio = form["audio_sample"]
         assert not isinstance(audio, str)
         assert (await audio.read(), form["ref_text"], bool(form["consent"])) == (b"RIFF", "Its words.", True)
+        if self._fault == "takes no voice":
+            return Response("<html>")
         self._voices.add(str(form["name"]))
         return JSONResponse({"success": True, "voice": {"name": form["name"]}})
 
     async def speak(self, socket: WebSocket) -> None:
         self._num_sockets += 1
-        if self._num_sockets > int(os.environ.get(_LIMIT, "1000000")):
+        if self._num_sockets > int(os.environ.get(LIMIT, "1000000")):
             os._exit(1)
+        if self._fault == "refuses sockets":
+            await socket.send_denial_response(Response("no engine", status_code=500))
+            return
         await socket.accept()
         config: dict[str, Any] = {}
         text, index = "", 0
@@ -79,24 +91,31 @@ class _Server:
                     case "input.text":
                         text += message["text"]
                     case "input.done" if config.get("voice") in self._voices:
-                        await _answer(socket, config, text, index)
+                        await self._answer(socket, config, text, index)
                         text, index = "", index + 1
                     case _:
                         await socket.send_json({"type": "error", "message": f"not now: {config}"})
         except WebSocketDisconnect:
             pass
 
-
-async def _answer(socket: WebSocket, config: dict[str, Any], text: str, index: int) -> None:
-    assert (config["response_format"], config["stream_audio"]) == ("pcm", True)
-    place = {"utterance_index": index, "sentence_index": 0}
-    start = {"type": "audio.start", **place, "sentence_text": text, "format": "pcm", "sample_rate": 24_000}
-    await socket.send_json(start)
-    pcm = b"\x00\x20\x00\xe0" * (600 * len(text))  # 50 ms a letter, which can be heard
-    for chunk in (pcm[:4800], pcm[4800:]):
-        await socket.send_bytes(chunk)
-    await socket.send_json({"type": "audio.done", **place, "total_bytes": len(pcm), "error": False})
-    await socket.send_json({"type": "session.done", "utterance_index": index, "total_sentences": 1})
+    async def _answer(self, socket: WebSocket, config: dict[str, Any], text: str, index: int) -> None:
+        assert (config["response_format"], config["stream_audio"]) == ("pcm", True)
+        self._num_texts += 1
+        place = {"utterance_index": index, "sentence_index": 0}
+        rate_hz = 48_000 if self._fault == "has 48 kHz" else 24_000
+        start = {"type": "audio.start", **place, "sentence_text": text, "format": "pcm", "sample_rate": rate_hz}
+        await socket.send_json(start)
+        pcm = b"\x00\x20\x00\xe0" * (rate_hz * len(text) // 40)  # 50 ms a letter, which can be heard
+        await socket.send_bytes(pcm[:4800])
+        match self._fault:
+            case "fails every second text" if self._num_texts % 2 == 0:
+                await socket.send_json({"type": "error", "message": "Generation failed: its engine"})
+            case "dies in a text" if (self._num_sockets, index) == (2, 4):
+                os._exit(1)
+            case _:
+                await socket.send_bytes(pcm[4800:])
+        await socket.send_json({"type": "audio.done", **place, "total_bytes": len(pcm)})
+        await socket.send_json({"type": "session.done", "utterance_index": index, "total_sentences": 1})
 
 
 def main() -> None:
@@ -111,6 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     sys.stdout.write(f"deploy {Path(options.deploy_config).read_text()}")
     server = _Server()
+    subprocess.Popen([sys.executable, "-c", _ENGINE])
     routes = [
         Route("/health", server.health),
         Route("/v1/audio/voices", server.add_voice, methods=["POST"]),

@@ -57,7 +57,7 @@ class OpenAiConversation:
 
     @property
     def is_spent(self) -> bool:
-        return self._is_closed or self._is_last
+        return self._is_closed or self._is_last or self._reader.at_eof()
 
     async def begin(self, turn: Turn) -> None:
         self._turn, self._text, self._num_left, self._odd = turn, [], None, b""

@@ -18,6 +18,8 @@ from voicegate.clients.python.address import path_beside, stream_url
 from voicegate.protocol.errors import ErrorCode, ProtocolViolation
 
 _RATE_HZ: Final = 24_000
+_LEAST_RATE_HZ: Final = 8_000
+_MOST_RATE_HZ: Final = 192_000
 # Where no voice was asked for, and the protocol wants one: a name that a server may know as its default.
 _ANY_VOICE: Final = "default"
 # Characters that ElevenLabs collects before it speaks: the least that it takes, which its own client asks for.
@@ -211,8 +213,18 @@ class DeepgramPhrases(_Phrases):
                 return None
 
 
+def _rate_told(message: dict[str, Any]) -> int:
+    """Raises ProtocolViolation."""
+    rate_hz = message.get("sample_rate") or _RATE_HZ
+    if not isinstance(rate_hz, int) or not _LEAST_RATE_HZ <= rate_hz <= _MOST_RATE_HZ:
+        raise ProtocolViolation(ErrorCode.BAD_MESSAGE, f"a rate of samples is {rate_hz!r}")
+    return rate_hz
+
+
 class VllmOmniPhrases(_Phrases):
     """/v1/audio/speech/stream: utterance after utterance. It has no word for an interruption: one hangs up."""
+
+    _rate_hz = _RATE_HZ
 
     def begin(self, turn: Turn) -> Sequence[Frame]:
         config = {"type": "session.config", "response_format": "pcm", "stream_audio": True, "split_granularity": "none"}
@@ -226,12 +238,16 @@ class VllmOmniPhrases(_Phrases):
 
     def take(self, raw: Frame) -> Chunk | Ended | None:
         if isinstance(raw, bytes):
-            return pcm_chunk(raw, _RATE_HZ) if raw else None
+            return pcm_chunk(raw, self._rate_hz) if raw else None
         message = _read(raw)
         match message.get("type"):
+            case "audio.start":
+                self._rate_hz = _rate_told(message)
+                return None
             case "session.done":
                 return Ended()
             case "error":
+                self.is_spent = True  # the turn's own end may follow, and would pass for the next one's
                 return _failed(message.get("message") or message)
             case _:
                 return None

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_socket
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.protocol import State
 from websockets.typing import Subprotocol
 
 from voicegate.clients.bench.dialects.conversation import (
@@ -71,7 +72,7 @@ class SocketConversation:
 
     @property
     def is_spent(self) -> bool:
-        return self._has_hung_up or self._phrases.is_spent
+        return self._has_hung_up or self._connection.state is not State.OPEN or self._phrases.is_spent
 
     async def begin(self, turn: Turn) -> None:
         await self._send(self._phrases.begin(turn))

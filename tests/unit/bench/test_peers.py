@@ -68,7 +68,8 @@ def test_a_load_that_failed_has_no_ratio() -> None:
 
 def test_settings_that_flatter_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSYVOICE3_TRT", "1")
-    fixed = vllm_omni.Variant(standin.packages(tmp_path), tmp_path, fix_names=("no NaN",))
+    model = standin.model(tmp_path / "model", voice="generated-1")
+    fixed = vllm_omni.Variant(standin.packages(tmp_path / "packages"), model, fix_names=("no NaN",))
     told = server(row(700, 2.5)) | {"settings": fixed.settings("fixed")}
     phrases = report.flattery({"conditions": {"voice": "generated-1"}, "servers": {"fixed": told}})
     assert ("the peer", "fixed has what its release lacks: no NaN") in phrases
