@@ -1,7 +1,9 @@
 """Speech of one utterance of the FakeEngine: text -> tones -> packets, and where to split it. No clock, no asyncio."""
 
+import re
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +21,7 @@ from voicegate.engine.interface import (
     VoiceInfo,
 )
 
+_WORD: Final = re.compile(r"\S+")
 VOICES: Final = (VoiceInfo("hum", "A sine tone"), VoiceInfo("drone", "A sine tone an octave lower"))
 
 
@@ -40,6 +43,7 @@ class FakeSpeech:
     is_ended: bool = False
     flushes: deque[tuple[int, str]] = field(default_factory=deque)  # characters before it, id
     ends: list[int] = field(default_factory=list)  # per character spoken: its end in samples
+    num_told: int = 0  # characters up to the end of the last word whose time was told
     num_samples: int = 0
     num_packets: int = 0
 
@@ -99,7 +103,7 @@ class FakeSpeech:
         """The next thing that is due: the answer to a flush, or up to about `chunk_ms` of audio."""
         if self.flushes and self.flushes[0][0] <= self.num_spoken:
             return self._answer_flush()
-        first, start_ms, num_samples = self.num_spoken, self.audio_ms, 0
+        num_samples = 0
         stop = min([self.num_speakable] + [position for position, _ in self.flushes])
         while self.num_spoken < stop and num_samples < units.ms_to_samples(chunk_ms):
             if self.text[self.num_spoken].isalnum():
@@ -107,9 +111,22 @@ class FakeSpeech:
             self.ends.append(self.num_samples + num_samples)
         if not num_samples:
             return []
+        words = tuple(self._words_begun(stop, ms_per_character))
         packets = self._packets_of(self._tone(num_samples))
-        said = AlignedText(self.text[first : self.num_spoken], start_ms, self.audio_ms, first, self.num_spoken)
-        return [Alignment(self.request.utterance_id, (said,), estimated=True), *packets]
+        told: list[EngineEvent] = [Alignment(self.request.utterance_id, words, estimated=True)] if words else []
+        return [*told, *packets]
+
+    def _words_begun(self, stop: int, ms_per_character: int) -> Iterator[AlignedText]:
+        """Whole words before `stop` that have begun and were not told yet, as real engines tell them."""
+        for word in _WORD.finditer(self.text, self.num_told, stop):
+            sounds = [place for place in range(*word.span()) if self.text[place].isalnum()]
+            if not sounds:
+                continue
+            if sounds[0] >= self.num_spoken:
+                return
+            self.num_told = word.end()
+            start_ms = units.samples_to_ms(self.ends[sounds[0]]) - ms_per_character
+            yield AlignedText(word.group(), start_ms, start_ms + len(sounds) * ms_per_character, *word.span())
 
     def finish(self) -> list[EngineEvent]:
         """The rest in the encoder."""

@@ -180,6 +180,15 @@ async def test_alignment_moves_forward_within_the_text(listener: Listener, case:
         assert before.char_end <= after.char_start
 
 
+async def test_alignment_is_of_whole_words_without_blanks(listener: Listener, case: Case) -> None:
+    """A client that puts words together takes blanks from the text, and cannot learn to rely on one engine's."""
+    utterance = listener.submit("u", text=case.text, end=True)
+    await listener.until_end(utterance)
+    items = [i for event in listener.events[utterance] if isinstance(event, Alignment) for i in event.items]
+    assert [item.text for item in items] == case.text.split()
+    assert [case.text[item.char_start : item.char_end] for item in items] == case.text.split()
+
+
 async def test_timing_is_in_order_where_it_is_known(listener: Listener, case: Case) -> None:
     done = await listener.until_end(listener.submit("u", text=case.text, end=True))
     assert isinstance(done, Done)

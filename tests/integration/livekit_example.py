@@ -19,6 +19,7 @@ from voicegate.clients.examples.livekit_agent import begin, new_session
 
 _PATIENCE_S = 60.0
 _RATE_HZ = 24_000
+_SOME_BYTES = 2 * _RATE_HZ  # a second: some words
 
 
 class Ear(AudioOutput):
@@ -37,7 +38,8 @@ class Ear(AudioOutput):
     async def capture_frame(self, frame: rtc.AudioFrame) -> None:
         await super().capture_frame(frame)
         self.audio += bytes(frame.data)
-        self.has_audio.set()
+        if len(self.audio) >= _SOME_BYTES:
+            self.has_audio.set()
 
     def flush(self) -> None:
         super().flush()

@@ -43,6 +43,7 @@ def voice_of(configuration: str) -> tts.TTS:
 class Heard:
     audio: str  # base64
     starts_s: list[float]  # of words, where they are told
+    text: str  # of these words, put together as LiveKit does
 
 
 async def said(voice: tts.TTS, text: str) -> Heard:
@@ -60,7 +61,7 @@ async def said(voice: tts.TTS, text: str) -> Heard:
 def heard_of(frames: list[rtc.AudioFrame]) -> Heard:
     words = [word for frame in frames for word in frame.userdata.get(USERDATA_TIMED_TRANSCRIPT, ())]
     audio = b"".join(bytes(frame.data) for frame in frames)
-    return Heard(base64.b64encode(audio).decode(), [word.start_time for word in words])
+    return Heard(base64.b64encode(audio).decode(), [word.start_time for word in words], "".join(words))
 
 
 async def main(gateway: str, texts: list[str]) -> dict[str, list[dict[str, Any]]]:

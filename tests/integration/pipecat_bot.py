@@ -35,6 +35,7 @@ from pipecat.workers.runner import WorkerRunner
 from pipecat_voicegate import VoicegateTTSService
 
 _PATIENCE_S = 60.0
+_SOME_WORDS = 5  # one would not tell how they are put together
 
 
 @dataclass
@@ -82,7 +83,8 @@ class Ear(FrameProcessor):
             case TTSTextFrame(text=text, pts=pts_ns):
                 self.heard.words.append(text)
                 self.heard.starts_s.append((pts_ns or 0) / 1e9)
-                self.has_words.set()
+                if len(self.heard.words) >= _SOME_WORDS:
+                    self.has_words.set()
             case TTSStoppedFrame():
                 self.has_stopped.set()
             case InterruptionFrame():

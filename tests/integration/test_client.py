@@ -95,7 +95,7 @@ async def test_a_context_from_open_to_done(gate: Gate) -> None:
     assert [item.is_last for item in audio] == [False] * (len(audio) - 1) + [True]
     pcm = np.frombuffer(decode_all(context.opened, audio), np.int16)
     assert len(pcm) == 10 * MS_PER_CHARACTER * 24
-    assert "".join(item.text for item in context.alignments) == "Hello world"
+    assert [item.text for item in context.alignments] == ["Hello", "world"]
     timeline = timeline_of(context, audio)
     assert timeline is not None
     assert timeline.audio_s == pytest.approx(0.6)

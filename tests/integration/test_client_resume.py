@@ -291,4 +291,4 @@ async def test_what_is_sent_into_a_connection_that_is_gone_is_not_lost() -> None
             await context.say(piece)
         await context.end()
         assert await packets_of(context)
-        assert "".join(item.text for item in context.alignments) == "Hello there, whoever you are"
+        assert [item.text for item in context.alignments] == ["Hello", "there,", "whoever", "you", "are"]

@@ -5,6 +5,7 @@ conversation when it is heard: after an interruption the conversation holds what
 """
 
 import asyncio
+import unicodedata
 from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -215,7 +216,7 @@ class VoicegateTTSService(TTSService):
             async for audio in context:
                 samples = decoder.decode(audio)
                 playout.note(len(samples) / (2 * decoder.rate_hz))
-                num_words = await self._tell_words(context_id, context, num_words, playout.paused_s)
+                num_words += await self._tell_words(context_id, context, num_words, playout.paused_s)
                 if samples:
                     frame = TTSAudioRawFrame(samples, decoder.rate_hz, 1, context_id=context_id)
                     await self.append_to_audio_context(context_id, frame)
@@ -227,12 +228,12 @@ class VoicegateTTSService(TTSService):
             await self._forget(context_id)
 
     async def _tell_words(self, context_id: str, context: Context, num_told: int, paused_s: float) -> int:
-        """Returns how many are told now. Pieces hold their own blanks: together they are the text, to the letter."""
-        items = context.alignments
-        new = [(item.text, item.start_ms / 1000 + paused_s) for item in items[num_told:]]
-        if new:
-            await self.add_word_timestamps(new, context_id, includes_inter_frame_spaces=True)
-        return len(items)
+        """Returns how many are new. Pipecat puts blanks between words, and has the text for what is not said."""
+        new = context.alignments[num_told:]
+        for item in new:
+            word = (item.text, item.start_ms / 1000 + paused_s)
+            await self.add_word_timestamps([word], context_id, includes_inter_frame_spaces=_is_wide(item.text))
+        return len(new)
 
     async def _forget(self, context_id: str) -> None:
         self._contexts.pop(context_id, None)
@@ -245,3 +246,8 @@ class VoicegateTTSService(TTSService):
             await sending
         except GateError as error:
             logger.debug(f"{self}: {error}")
+
+
+def _is_wide(word: str) -> bool:
+    """Whether it is written without blanks around it, as Chinese and Japanese are."""
+    return unicodedata.east_asian_width(word[0]) == "W" and not "\uac00" <= word[0] <= "\ud7a3"  # Korean has blanks

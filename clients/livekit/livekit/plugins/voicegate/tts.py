@@ -180,12 +180,25 @@ class SynthesizeStream(tts.SynthesizeStream):
         decoder = PcmDecoder(context.opened)
         num_told = 0
         async for audio in context:  # the last one is empty, and follows the last word
-            for item in context.alignments[num_told:]:
-                word = TimedString(text=item.text, start_time=item.start_ms / 1000, end_time=item.end_ms / 1000)
-                output_emitter.push_timed_transcript(word)
-            num_told = len(context.alignments)
+            num_told += _tell_words(context, num_told, output_emitter)
             if samples := decoder.decode(audio):
                 output_emitter.push(samples)
+        ending = context.alignments[-1:]
+        if ending and (rest := context.text[ending[0].char_end :]).strip():  # such as a link, which is not said
+            end_s = ending[0].end_ms / 1000
+            output_emitter.push_timed_transcript(TimedString(text=rest, start_time=end_s, end_time=end_s))
+
+
+def _tell_words(context: Context, num_told: int, output_emitter: tts.AudioEmitter) -> int:
+    """Returns how many are new. LiveKit adds no blanks: each word has what stands between it and the one before."""
+    items, text = context.alignments, context.text
+    end = items[num_told - 1].char_end if num_told else 0
+    for item in items[num_told:]:
+        word = text[end : item.char_end]
+        start_s, end_s = item.start_ms / 1000, item.end_ms / 1000
+        output_emitter.push_timed_transcript(TimedString(text=word, start_time=start_s, end_time=end_s))
+        end = item.char_end
+    return len(items) - num_told
 
 
 def _as_livekits(error: GateError) -> APIError:
