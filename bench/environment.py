@@ -20,6 +20,7 @@ def describe() -> dict[str, Any]:
         "torch_threads": torch.get_num_threads(),
         "cuda": torch.version.cuda,
         "triton": _version("triton"),
+        "vllm": _version("vllm"),
     }
 
 

@@ -46,12 +46,29 @@ case $wanted in *" latency-$card "*) # for docs/images/latency.svg; 10 minutes, 
         --duration-s 5 --json "$out/latency-$card.json" --html "$out/latency-$card.html" --log "$out/latency-$card.log"
     ;;
 esac
-case $wanted in *" peers-$card "*) # vLLM-Omni's packages are in PEERS. Killed by a limit, it goes on when called again
+upstream_dir() { # the same weights in upstream's layout: once
     natural_dir
     [ -f "$model-upstream/reference.json" ] || part engine-dir-upstream 120 \
         "$python" -u -m voicegate.bench.peers.generated "$model-upstream"
+}
+
+case $wanted in *" peers-$card "*) # vLLM-Omni's packages are in PEERS. Killed by a limit, it goes on when called again
+    upstream_dir
     part peers-$card 1200 "$python" -u -m voicegate.bench.peers --packages "${PEERS:?directory with packages of vLLM-Omni}" \
         --peer-model "$model-upstream" --model "$natural" --json "$out/peers-$card.json" --logs "$out"
+    ;;
+esac
+case $wanted in *" vllm-$card "* | *" vllm-ours-$card "*) # with the extra vllm. Our own runner has as many slots
+    upstream_dir
+    [ -f "$model-hf/config.json" ] || part engine-dir-hf 120 \
+        "$python" -u -m voicegate convert "$model-upstream" "$model-converted" --merged-hf "$model-hf"
+    for backend in vllm cuda; do
+        name=vllm-$card
+        [ $backend = vllm ] || name=vllm-ours-$card
+        part $name 400 "$python" -u -m voicegate.bench.socket --model "$natural" --duration-s 20 --json "$out/$name.json" \
+            --log "$out/$name.log" --scenarios alone:whole alone:20 live:16:20 live:64:20 live:128:20 \
+            --serve --max-active-clauses 160 --llm-backend $backend --merged-hf-dir "$model-hf"
+    done
     ;;
 esac
 if wants jobs-$card; then

@@ -2,18 +2,20 @@
 
     python -m voicegate.bench.table
 
-Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`. README.md has the headline alone: three loads of
-socket-h200-latest.json, and one of socket-cpu.json. docs/measured.md has a table a GPU (socket-h200.json,
-socket-h100.json), of several GPUs (replicas-scale-2xh200.json), of jobs beside live streams (jobs-h200.json), of the
-engine alone (engine-h200.json), of a CPU (engine-cpu.json, socket-cpu.json, socket-cpu-avx2.json, quality.json), of
-upstream's classes (peers-cpu.json) and of what flatters these figures.
+Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`. README.md has the headline: three loads of
+socket-h200-latest.json, one of socket-cpu.json, and the mixed load that three hosts held. It has two sentences of other
+servers (peers-h200.json). docs/measured.md has a table a GPU (socket-h200.json, socket-h100.json), of several GPUs
+(replicas-scale-2xh200.json), of jobs beside live streams (jobs-h200.json), of the engine alone (engine-h200.json), of a
+CPU (engine-cpu.json, socket-cpu.json, socket-cpu-avx2.json, quality.json), of other servers (peers-h200.json), of vLLM
+as the LLM backend (vllm-h200.json, vllm-ours-h200.json), of upstream's classes (peers-cpu.json) and of what flatters
+these figures.
 The table of runs beside each other there is typed by hand, and a test compares it with their files.
 docs/images/latency.svg is drawn of latency-h200.json, first audio at many numbers of streams, or else of the former.
 """
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from voicegate.bench.cells import commit, middle, shares
@@ -22,6 +24,7 @@ from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.jobs_table import jobs_table
 from voicegate.bench.peers import report
 from voicegate.bench.socket import ALONE_FLATTERY
+from voicegate.bench.vllm_table import vllm_table
 from voicegate.clients.bench import html_report
 from voicegate.clients.bench.scenario import Kind, parse
 from voicegate.clients.bench.table import LOST, MAX_SEND_LAG_MS
@@ -30,10 +33,11 @@ _RESULTS: Final = REPOSITORY / "bench" / "results"
 _SOCKET: Final = "socket-h200.json"
 _LATEST: Final = "socket-h200-latest.json"  # of fewer loads, from the newest commit that ran there
 _ELSEWHERE: Final = "socket-h100.json"
+_HOSTS: Final = (_SOCKET, "socket-h200-616f22e.json", "socket-h200-07ebc7c.json")  # with a mixed load of 500
 _CPU_SOCKET: Final = "socket-cpu.json"
 _PAGES: Final = {
-    "README.md": ("headline",),
-    "docs/measured.md": ("gpu", "other-gpu", "gpus", "jobs", "engine", "cpu", "laptop", "caveats"),
+    "README.md": ("headline", "beside"),
+    "docs/measured.md": ("gpu", "other-gpu", "gpus", "jobs", "engine", "cpu", "peers", "vllm", "laptop", "caveats"),
 }
 # The README has these loads of a GPU; all else is in docs/measured.md.
 _HEADLINES: Final = (
@@ -41,6 +45,8 @@ _HEADLINES: Final = (
     ("128 streams, text at 20 words a second", "live:128:20"),
     ("400 streams, text at 20 words a second", "live:400:20"),
 )
+_NOT_ON_A_GPU: Final = "**It was not run on a GPU yet.**"
+_VLLM: Final = {"vllm": "vllm-h200.json", "cuda": "vllm-ours-h200.json"}  # by the LLM's backend
 _SCALE: Final = "replicas-scale-2xh200.json"
 _THREADS: Final = ("event_loop", "busiest_other_thread")
 _PLAIN_LLMS: Final = (
@@ -67,6 +73,40 @@ def picture(run: dict[str, Any]) -> str:
     drawn, tag, rest = html_report.against_streams(rows).partition(">")
     paper = "svg { background: var(--paper); font-family: system-ui, sans-serif }"
     return f"{drawn}{tag}<style>{html_report.STYLE}{paper}</style>{rest}\n" if drawn else ""
+
+
+def mixed_claim(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """The largest mixed load that the slowest host held, and how it did at larger ones. Empty: one held none."""
+    if not runs or any(run.get("sustained_mixed_streams") is None for run in runs):
+        return []
+    slowest = min(runs, key=lambda run: run["sustained_mixed_streams"])
+    held = slowest["sustained_mixed_streams"]
+    (_, row), *larger = sorted((num, row) for num, row in _mixed(slowest) if num >= held)
+    where = f"{len(runs)} {slowest['environment']['gpu'].removeprefix('NVIDIA ')} hosts"
+    told = [
+        f"The slowest of {where} held a mixed load of {held} streams: first message {middle(row['first_audio_ms'])}.",
+        f"There {_within(row)} of turns had no wait over 100 ms, and none was lost.",
+        *(f"With {num} streams it was {_within(other)}." for num, other in larger),
+    ]
+    return ["", " ".join(told)]
+
+
+def _within(row: dict[str, Any]) -> str:
+    return f"{100 * row['c100']:.1f} %"
+
+
+def _mixed(run: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for name, row in run["scenarios"].items():
+        if row is not None and (scenario := parse(name)).kind is Kind.MIXED:
+            yield scenario.num_streams, row
+
+
+def beside(peers: dict[str, Any] | None) -> list[str]:
+    """README's line of other servers."""
+    told = [] if peers is None else list(report.sentences(peers))
+    if not told:
+        return [f"`python -m voicegate.bench.peers` measures voicegate beside vLLM-Omni on one card. {_NOT_ON_A_GPU}"]
+    return [*told, "[The table](docs/measured.md#beside-other-servers) says what flatters whom."]
 
 
 def headline(gpu: dict[str, Any] | None, cpu: dict[str, Any] | None) -> list[str]:
@@ -250,10 +290,13 @@ def sections(found: Found) -> dict[str, list[str]]:
     gpu, other, engine, scale = found(_SOCKET), found(_ELSEWHERE), found("engine-h200.json"), found(_SCALE)
     jobs = found("jobs-h200.json")
     cpu, quality, laptop = found("engine-cpu.json"), found("quality.json"), found("peers-cpu.json")
+    peers, hosts = found("peers-h200.json"), [run for name in _HOSTS if (run := found(name)) is not None]
+    vllm = {llm: run for llm, name in _VLLM.items() if (run := found(name)) is not None}
     by_vectors = {"AVX-512": found(_CPU_SOCKET), "AVX2": found("socket-cpu-avx2.json")}
     cpu_sockets = {vectors: run for vectors, run in by_vectors.items() if run is not None}
     return {
-        "headline": headline(found(_LATEST), found(_CPU_SOCKET)),
+        "headline": [*headline(found(_LATEST), found(_CPU_SOCKET)), *mixed_claim(hosts)],
+        "beside": beside(peers),
         "gpu": socket_table(gpu) if gpu is not None else [],
         "other-gpu": socket_table(other) if other is not None else [],
         "gpus": scale_table(scale) if scale is not None else [],
@@ -264,6 +307,8 @@ def sections(found: Found) -> dict[str, list[str]]:
             *(["", *cpu_socket_table(cpu_sockets)] if cpu_sockets else []),
             *(["", *quality_table(quality)] if quality is not None else []),
         ],
+        "peers": list(report.lines(peers)) if peers is not None else [_NOT_ON_A_GPU],
+        "vllm": list(vllm_table(vllm)) if vllm else ["**It was not measured on a GPU of its own yet.**"],
         "laptop": list(report.lines(laptop)) if laptop is not None else [],
         "caveats": caveats_table(gpu, engine),
     }

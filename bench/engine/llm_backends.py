@@ -4,8 +4,8 @@
 
 DIR, DIR: what `voicegate convert SRC DST --merged-hf DIR` made of one source. Each row is a run of bench.engine in a
 process of its own: TensorRT-LLM asks once how it is to run, and its memory comes back when its process ends. The file
-is written after each. Other options are bench.engine's. It needs trained weights: generated ones choose text ids too,
-which are no speech. Not run with TensorRT-LLM or vLLM by those who wrote it (docs/adr/0015).
+is written after each. Other options are bench.engine's. Nucleus sampling and NVIDIA's need trained weights: generated
+ones choose text ids too, which are no speech. Neither TensorRT nor TensorRT-LLM was executed here (docs/adr/0015).
 """
 
 import argparse

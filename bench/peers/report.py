@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any, Final
 
 from voicegate.bench.cells import MISSING, commit, span
+from voicegate.clients.bench.scenario import parse
 from voicegate.clients.bench.table import LOST
 
 OURS: Final = "voicegate"
@@ -38,13 +39,44 @@ _HEAD: Final = (
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Markdown."""
-    servers = report["servers"]
+    servers, conditions = report["servers"], report["conditions"]
+    each = f"Each load runs for {conditions['duration_s']:g} s"
+    several = f", {conditions['rounds']} times; cells have the least and the greatest"
+    yield from (f"{each}{several if conditions['rounds'] > 1 else ''}.", "")
     yield from ("| server | what ran |", "|---|---|")
     yield from (f"| {name} | {_facts(server)} |" for name, server in servers.items())
     yield ""
     yield from _table(servers)
     yield from ("", "| flatters | how |", "|---|---|")
     yield from (f"| {whom} | {how} |" for whom, how in flattery(report))
+
+
+def sentences(report: Mapping[str, Any]) -> Iterator[str]:
+    """First audio of each server alone, and at the largest load at which a peer was heard. Empty: none was."""
+    servers = report["servers"]
+    first = {name: _first_audio_ms(server) for name, server in servers.items()}
+    if OURS not in servers or not any(first[name] for name in first.keys() - {OURS}):
+        return
+    where = servers[OURS]["environment"]["gpu"]
+    alone = {name: each.get(_ALONE, each.get(_PLAIN_LOAD)) for name, each in first.items()}
+    yield f"First audio of a whole text alone on one {where}, at the median: {_listed(alone)}."
+    shared = [
+        load for load in first[OURS] if load != _ALONE and any(load in first[name] for name in first.keys() - {OURS})
+    ]
+    if shared:
+        largest = max(shared, key=lambda load: parse(load).num_streams)
+        told = _listed({name: each.get(largest) for name, each in first.items()})
+        yield f"With {parse(largest).num_streams} streams at once: {told}."
+
+
+def _first_audio_ms(server: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Medians of the rounds of each load at which somebody was heard."""
+    loads = {load: _of(rows, "first_audio_ms", "p50") for load, rows in _rounds(server).items()}
+    return {load: times for load, times in loads.items() if times}
+
+
+def _listed(times_ms: Mapping[str, Sequence[float] | None]) -> str:
+    return ", ".join(f"{name} {span(each)} ms" for name, each in times_ms.items() if each)
 
 
 def flattery(report: Mapping[str, Any]) -> list[tuple[str, str]]:

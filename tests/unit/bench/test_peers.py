@@ -42,7 +42,8 @@ def server(*rounds: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(**servers: dict[str, Any]) -> list[str]:
-    return list(report.lines({"conditions": {"voice": "slt"}, "servers": servers}))
+    conditions = {"voice": "slt", "duration_s": 20.0, "rounds": 1}
+    return list(report.lines({"conditions": conditions, "servers": servers}))
 
 
 def test_ratios_are_above_one_where_voicegate_is_better() -> None:
@@ -66,12 +67,39 @@ def test_a_load_that_failed_has_no_ratio() -> None:
     assert f"| closed:1:whole | upstream | its engine died {10 * '| – '}|" in lines
 
 
+def test_the_windows_are_told() -> None:
+    conditions = {"voice": "slt", "duration_s": 20.0, "rounds": 1}
+    once = list(report.lines({"conditions": conditions, "servers": {"voicegate": server(row(14, 50))}}))
+    assert once[0] == "Each load runs for 20 s."
+    thrice = report.lines({"conditions": conditions | {"rounds": 3}, "servers": {}})
+    assert next(thrice) == "Each load runs for 20 s, 3 times; cells have the least and the greatest."
+
+
+def told(**servers: dict[str, Any]) -> list[str]:
+    return list(report.sentences({"servers": servers}))
+
+
+def test_the_readme_has_first_audio_alone_and_at_the_largest_load_of_a_peer() -> None:
+    theirs = server(row(732, 2.5))
+    theirs["loads"] |= {"closed:4:whole": row(3241, 2.5), "closed:16:whole": {"failed": "its engine died"}}
+    ours = server(row(13, 56))
+    ours["loads"] |= {"closed:4:whole": row(17, 90), "closed:16:whole": row(23, 150)}
+    plain = server() | {"figures": row(450, 2)}
+    assert told(vllm=theirs, voicegate=ours, transformers=plain) == [
+        "First audio of a whole text alone on one NVIDIA H200, at the median: vllm 732 ms, voicegate 13 ms, "
+        "transformers 450 ms.",
+        "With 4 streams at once: vllm 3241 ms, voicegate 17 ms.",
+    ]
+    assert told(voicegate=ours) == told(vllm=theirs) == []
+    assert told(vllm=server({"failed": "left out"}), voicegate=ours) == [], "nothing was heard of it"
+
+
 def test_settings_that_flatter_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSYVOICE3_TRT", "1")
     model = standin.model(tmp_path / "model", voice="generated-1")
     fixed = vllm_omni.Variant(standin.packages(tmp_path / "packages"), model, fix_names=("no NaN",))
-    told = server(row(700, 2.5)) | {"settings": fixed.settings("fixed")}
-    phrases = report.flattery({"conditions": {"voice": "generated-1"}, "servers": {"fixed": told}})
+    peer = server(row(700, 2.5)) | {"settings": fixed.settings("fixed")}
+    phrases = report.flattery({"conditions": {"voice": "generated-1"}, "servers": {"fixed": peer}})
     assert ("the peer", "fixed has what its release lacks: no NaN") in phrases
     assert not any("TensorRT" in how for _, how in phrases)
     assert any("noise" in how for _, how in phrases)

@@ -61,7 +61,10 @@ def test_the_pages_say_what_the_results_do() -> None:
 
 def test_what_was_not_measured_has_no_table() -> None:
     made = sections(found(engine_cpu=CPU, quality=QUALITY))
-    assert {name for name, lines in made.items() if lines} == {"cpu", "caveats"}
+    assert {name for name, lines in made.items() if lines} == {"cpu", "caveats", "beside", "peers", "vllm"}
+    assert made["peers"] == ["**It was not run on a GPU yet.**"]
+    assert made["beside"][0].endswith(made["peers"][0])
+    assert made["vllm"] == ["**It was not measured on a GPU of its own yet.**"]
     assert "| alone:whole | 1 | 100 / 100 ms | – | 0.49 | – |" in made["cpu"]
     assert "| closed:1:whole | 1 | 100 / 100 ms | 85 ms | 0.49 | 0.081, 0.081, 0.081 |" in made["cpu"]
     assert made["cpu"][-1] == "| rms | clause | 0.050 | 10 of 200 |"
@@ -82,6 +85,39 @@ def test_the_headline_has_three_loads_of_a_gpu_and_one_of_a_cpu() -> None:
     assert "they speak noise" in lines[-1]
     real = sections(found(socket_h200_latest=run | {"voices": ["anna"]}))["headline"]
     assert "noise" not in real[-1], "real weights are not called generated"
+
+
+def test_the_mixed_load_that_is_claimed_is_the_slowest_hosts() -> None:
+    def host(sustained: int, c100: float) -> dict[str, Any]:
+        rows = {"mixed__400": ROW | {"c100": 0.9988}, "mixed__500": ROW | {"c100": c100}, "alone__whole": ROW}
+        return sockets(**rows) | {"sustained_mixed_streams": sustained}
+
+    quick, slow = host(500, 0.999), host(400, 0.9943)
+    lines = sections(found(socket_h200=quick, socket_h200_07ebc7c=slow))["headline"]
+    assert lines[-1] == (
+        "The slowest of 2 H200 hosts held a mixed load of 400 streams: first message 100 / 100 ms. "
+        "There 99.9 % of turns had no wait over 100 ms, and none was lost. With 500 streams it was 99.4 %."
+    )
+    alone = sections(found(socket_h200=quick))["headline"]
+    assert "a mixed load of 500 streams" in alone[-1]
+    assert "With" not in alone[-1]
+
+
+def test_vllm_stands_beside_our_runner() -> None:
+    theirs = sockets(live__8__20=ROW, alone__whole=ROW) | {"serve": ["--llm-backend", "vllm"], "start_s": 123.4}
+    theirs["environment"] = gpu()["environment"] | {"vllm": "0.26.0"}
+    ours = sockets(alone__whole=ROW, live__8__20=None) | {"serve": ["--llm-backend", "cuda"], "start_s": 10.0}
+    lines = sections(found(vllm_h200=theirs, vllm_ours_h200=ours))["vllm"]
+    card = "NVIDIA H200, torch 2.11.0, commit abc"
+    assert lines[2:4] == [
+        f"| vllm | vllm 0.26.0, {card}, `voicegate serve --llm-backend vllm`, ready after 123 s |",
+        f"| cuda | {card}, `voicegate serve --llm-backend cuda`, ready after 10 s |",
+    ]
+    assert lines[-3:] == [
+        "| live:8:20 | vllm | 0 | 1 | 100 / 100 ms | 100.0 % / 100.0 % | 0 ms | 0 |",
+        "| alone:whole | vllm | 0 | 1 | 100 / 100 ms | 100.0 % / 100.0 % | 0 ms | 0 |",
+        "| alone:whole | cuda | 0 | 1 | 100 / 100 ms | 100.0 % / 100.0 % | 0 ms | 0 |",
+    ]
 
 
 def test_the_engine_alone_says_what_its_weights_are() -> None:
