@@ -33,7 +33,7 @@ async def test_text_in_tokens_comes_back_as_exactly_its_audio() -> None:
         assert done.packets == len(heard.packets)
         assert done.timing.ttfb_ms is not None
         aligned = [m for m in heard.messages if isinstance(m, wire.Alignment)]
-        assert "".join(item.text for message in aligned for item in message.items) == "Hello, world"
+        assert [item.text for message in aligned for item in message.items] == ["Hello,", "world!"]
         assert aligned[0].items[0].start_ms == 0
 
 
