@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from voicegate.clients.bench.table import MAX_SEND_LAG_MS
+
 MISSING: Final = "–"
 
 
@@ -18,6 +20,20 @@ def commit(run: Mapping[str, Any]) -> str:
 
 def shares(row: dict[str, Any]) -> str:
     return " / ".join("-" if row[key] is None else f"{100 * row[key]:.1f} %" for key in ("c50", "c100"))
+
+
+def lateness(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Sentences of loads, by name, at which the clients were late: what they waited for is not the server's."""
+    late = [name for name, row in rows.items() if row.get("clients", {}).get("are_late")]
+    behind = [
+        f"{name} ({lag_ms:.0f} ms)"
+        for name, row in rows.items()
+        if (lag_ms := (row.get("send_lag_ms") or {"p95": 0.0})["p95"]) > MAX_SEND_LAG_MS
+    ]
+    return [
+        *([f"The clients themselves were late in {', '.join(late)}."] if late else []),
+        *([f"Texts were sent late, and first audio counts from then; p95: {', '.join(behind)}."] if behind else []),
+    ]
 
 
 def half(times: dict[str, float] | None) -> str:

@@ -18,7 +18,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from voicegate.bench.cells import commit, middle, shares
+from voicegate.bench.cells import commit, lateness, middle, shares
 from voicegate.bench.cpu_tables import cpu_socket_table, quality_table, speed_table
 from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.jobs_table import jobs_table
@@ -27,7 +27,7 @@ from voicegate.bench.socket import ALONE_FLATTERY
 from voicegate.bench.vllm_table import vllm_table
 from voicegate.clients.bench import html_report
 from voicegate.clients.bench.scenario import Kind, parse
-from voicegate.clients.bench.table import LOST, MAX_SEND_LAG_MS
+from voicegate.clients.bench.table import LOST
 
 _RESULTS: Final = REPOSITORY / "bench" / "results"
 _SOCKET: Final = "socket-h200.json"
@@ -174,16 +174,8 @@ def socket_table(run: dict[str, Any]) -> list[str]:
     lines += [
         _socket_row(name, row) for name, row in run["scenarios"].items() if row is not None and row["first_audio_ms"]
     ]
-    late = [name for name, row in run["scenarios"].items() if row is not None and row["clients"]["are_late"]]
-    if late:
-        lines += ["", f"The clients themselves were late in {', '.join(late)}."]
-    behind = [
-        f"{name} ({lag_ms:.0f} ms)"
-        for name, row in run["scenarios"].items()
-        if row is not None and (lag_ms := (row["send_lag_ms"] or {"p95": 0.0})["p95"]) > MAX_SEND_LAG_MS
-    ]
-    if behind:
-        lines += ["", f"Texts were sent late, and first audio counts from then; p95: {', '.join(behind)}."]
+    for sentence in lateness({name: row for name, row in run["scenarios"].items() if row is not None}):
+        lines += ["", sentence]
     return lines
 
 

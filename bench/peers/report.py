@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
-from voicegate.bench.cells import MISSING, commit, span
+from voicegate.bench.cells import MISSING, commit, lateness, span
 from voicegate.clients.bench.scenario import parse
 from voicegate.clients.bench.table import LOST
 
@@ -47,6 +47,9 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"| {name} | {_facts(server)} |" for name, server in servers.items())
     yield ""
     yield from _table(servers)
+    for name, server in servers.items():
+        for sentence in lateness({f"{load} of {name}": row for load, row in server["loads"].items()}):
+            yield from ("", sentence)
     yield from ("", "| flatters | how |", "|---|---|")
     yield from (f"| {whom} | {how} |" for whom, how in flattery(report))
 

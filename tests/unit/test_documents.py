@@ -66,10 +66,9 @@ def test_no_page_for_operators_is_long() -> None:
 
 
 def test_every_page_that_names_tensorrt_says_that_it_was_not_executed() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    naming = [page for page in pages if "TensorRT" in page.read_text()]
-    silent = [
-        page.name for page in naming if "Neither TensorRT nor TensorRT-LLM was executed here" not in page.read_text()
-    ]
+    """Also where a flag or a folder has its name. Addresses of other pages do not count."""
+    pages = {page: page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))}
+    naming = [page for page, text in pages.items() if "tensorrt" in re.sub(r"\]\([^)]*\)", "", text).lower()]
+    silent = [page.name for page in naming if "Neither TensorRT nor TensorRT-LLM was executed here" not in pages[page]]
     assert naming
     assert silent == []

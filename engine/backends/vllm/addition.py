@@ -16,7 +16,7 @@ from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
 SERIES: Final = "0.26"
-_INSTALL: Final = "pip install 'voicegate-tts[vllm]'"
+_INSTALL: Final = "pip install '.[vllm]' from a clone of voicegate"
 
 
 def _share(text: str) -> float:

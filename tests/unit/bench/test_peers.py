@@ -75,6 +75,14 @@ def test_the_windows_are_told() -> None:
     assert next(thrice) == "Each load runs for 20 s, 3 times; cells have the least and the greatest."
 
 
+def test_a_load_of_late_clients_is_told() -> None:
+    late = row(14, 50) | {"clients": {"are_late": True}, "send_lag_ms": {"p95": 15.3}}
+    lines = shown(voicegate=server(late))
+    assert "The clients themselves were late in closed:1:whole of voicegate." in lines
+    behind = "Texts were sent late, and first audio counts from then; p95: closed:1:whole of voicegate (15 ms)."
+    assert behind in lines
+
+
 def told(**servers: dict[str, Any]) -> list[str]:
     return list(report.sentences({"servers": servers}))
 
