@@ -20,6 +20,7 @@ _COMMON: Final = (
 )
 _NOISE: Final = ("either", "with generated weights the speech is noise: equal cost, and nothing is said of quality")
 _NONE: Final = (MISSING, MISSING)
+_OF_A_STAGE: Final = ("dtype", "max_num_seqs", "gpu_memory_utilization", "enforce_eager")  # of vLLM-Omni's deploy file
 _HEAD: Final = (
     "load",
     "server",
@@ -104,10 +105,29 @@ def _facts(server: Mapping[str, Any]) -> str:
         machine["gpu"] or f"{machine['num_cores']} cores of an {machine['cpu']}",
         f"torch {machine['torch']}",
         commit(server),
+        *_set(settings),
         ready,
         failed,
     ]
     return ", ".join(fact for fact in known if fact)
+
+
+def _set(settings: Mapping[str, Any]) -> Iterator[str]:
+    """How it was set up."""
+    for name, value in settings.items():
+        match name:
+            case "versions" | "flattery":
+                pass
+            case "environment":
+                yield from (f"{variable}={text}" for variable, text in value.items())
+            case "deploy":
+                for stage in value["stages"]:
+                    told = " ".join(f"{key} {stage[key]}" for key in _OF_A_STAGE if key in stage)
+                    yield f"stage {stage['stage_id']}: {told}"
+            case "fixes":
+                yield from (f"fixed: {fix}" for fix in value)
+            case _:
+                yield f"{name.replace('_', ' ')} {value}"
 
 
 def round_name(load: str, number: int) -> str:

@@ -59,6 +59,7 @@ def test_a_peer_and_voicegate_stand_in_one_table(tmp_path: Path, capsys: pytest.
     assert "dtype: float32" in (tmp_path / "logs" / "vllm-omni.log").read_text()
     shown = capsys.readouterr().out
     assert "| closed:1:whole |" in shown
+    assert "stage 0: dtype float32 max_num_seqs 8, stage 1: max_num_seqs 8, COSYVOICE3_TRT=0, " in shown
     assert "| voicegate | the LLM of vllm-omni runs in float32, not in bfloat16 |" in shown
 
 
@@ -119,9 +120,11 @@ def test_fixes_are_in_front_of_the_packages_and_named(tmp_path: Path, capsys: py
     chosen = ["--fixes", str(fixes), "--fix", "no NaN in its logits", "--servers", "vllm-omni-fixed"]
     report = run(tmp_path, "--loads", "closed:1", *chosen)
     assert "mended" in (tmp_path / "logs" / "vllm-omni-fixed.log").read_text()
+    shown = capsys.readouterr().out
+    assert "fixed: no NaN in its logits, ready after" in shown
     settings = report["servers"]["vllm-omni-fixed"]["settings"]
     assert [stage.get("dtype") for stage in settings["deploy"]["stages"]] == [None, None]
-    assert "| the peer | vllm-omni-fixed has what its release lacks: no NaN in its logits |" in capsys.readouterr().out
+    assert "| the peer | vllm-omni-fixed has what its release lacks: no NaN in its logits |" in shown
 
 
 def test_a_peer_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> None:
