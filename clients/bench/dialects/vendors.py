@@ -207,6 +207,7 @@ class DeepgramPhrases(_Phrases):
             case "Cleared":
                 return Ended(is_cancelled=True)
             case "Warning" | "Error" as kind:
+                self.is_spent = True  # as below
                 told = message.get("warn_msg") or message.get("description") or message.get("err_msg") or message
                 return _failed(f"{message.get('code') or message.get('warn_code') or kind}: {told}")
             case _:
@@ -215,6 +216,8 @@ class DeepgramPhrases(_Phrases):
 
 def _rate_told(message: dict[str, Any]) -> int:
     """Raises ProtocolViolation."""
+    if (format_ := message.get("format", "pcm")) != "pcm":
+        raise ProtocolViolation(ErrorCode.BAD_MESSAGE, f"audio is {format_!r}, where pcm was asked for")
     rate_hz = message.get("sample_rate") or _RATE_HZ
     if not isinstance(rate_hz, int) or not _LEAST_RATE_HZ <= rate_hz <= _MOST_RATE_HZ:
         raise ProtocolViolation(ErrorCode.BAD_MESSAGE, f"a rate of samples is {rate_hz!r}")

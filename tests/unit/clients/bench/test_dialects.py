@@ -71,6 +71,30 @@ def test_deepgram_waits_for_cleared_when_it_has_interrupted() -> None:
     assert phrases.take('{"type": "Cleared", "sequence_id": 0}') == Ended(is_cancelled=True)
 
 
+def test_vllm_omni_tells_the_rate_of_its_samples() -> None:
+    phrases = vendors.VllmOmniPhrases(TARGET, None)
+    assert phrases.take(PCM) == Chunk(480, PCM)
+    assert phrases.take('{"type": "audio.start", "format": "pcm", "sample_rate": 48000}') is None
+    assert phrases.take(PCM) == Chunk(240, PCM)
+    assert phrases.take('{"type": "audio.start"}') is None
+    assert phrases.take(PCM) == Chunk(480, PCM)
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "message"),
+    [
+        (vendors.VllmOmniPhrases, '{"type": "error", "message": "its engine"}', "its engine"),
+        (vendors.DeepgramPhrases, '{"type": "Warning", "warn_code": "X", "warn_msg": "its engine"}', "X: its engine"),
+    ],
+)
+def test_turns_without_names_go_on_elsewhere_after_a_failure(kind: Any, raw: str, message: str) -> None:
+    """The server may still tell of the failed one's end, and that would pass for the next one's."""
+    phrases = kind(TARGET, None)
+    assert not phrases.is_spent
+    assert phrases.take(raw) == Ended(message=message)
+    assert phrases.is_spent
+
+
 def test_kyutai_ends_where_the_server_hangs_up() -> None:
     phrases = vendors.KyutaiPhrases(TARGET, None)
     assert not phrases.is_spent
@@ -99,6 +123,10 @@ def test_what_is_no_message_is_said_to_be_none(kind: Any, raw: str) -> None:
         (vendors.ElevenLabsPhrases, '{"contextId": "t1", "audio": 5}'),
         (vendors.CartesiaPhrases, '{"context_id": "t1", "type": "chunk"}'),
         (vendors.CartesiaPhrases, '{"context_id": "t1", "type": "chunk", "data": null}'),
+        (vendors.VllmOmniPhrases, '{"type": "audio.start", "format": "wav"}'),
+        (vendors.VllmOmniPhrases, '{"type": "audio.start", "sample_rate": "24000"}'),
+        (vendors.VllmOmniPhrases, '{"type": "audio.start", "sample_rate": 0.5}'),
+        (vendors.VllmOmniPhrases, '{"type": "audio.start", "sample_rate": 1}'),
         (vendors.KyutaiPhrases, msgspec.msgpack.encode({"type": "Audio"})),
         (vendors.KyutaiPhrases, msgspec.msgpack.encode([1, 2])),
     ],
