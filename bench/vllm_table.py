@@ -11,7 +11,8 @@ def vllm_table(runs: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     """`runs` by their `--llm-backend`."""
     yield from ("| LLM | what ran |", "|---|---|")
     for name, run in runs.items():
-        machine, serve = run["environment"], " ".join(run["serve"])
+        machine = run["environment"]
+        serve = " ".join(word.rpartition("/")[2] for word in run["serve"])  # directories are of one machine
         vllm = f"vllm {machine['vllm']}, " if name == "vllm" else ""
         ran = f"{vllm}{machine['gpu']}, torch {machine['torch']}, {commit(run)}"
         yield f"| {name} | {ran}, `voicegate serve {serve}`, ready after {run['start_s']:.0f} s |"

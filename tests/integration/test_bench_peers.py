@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -142,6 +143,15 @@ def test_a_peer_that_is_never_ready_is_given_up(tmp_path: Path, monkeypatch: pyt
     assert failed.startswith("the server was not ready after 3 s")
     assert "deploy stages" in failed, "its log"
     assert "/health: HTTP Error 503" in failed
+
+
+def test_a_port_that_another_has_is_told_in_the_peers_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:  # takes connections, and never answers
+        monkeypatch.setattr("voicegate.bench.servers.free_port", lambda: other.getsockname()[1])
+        monkeypatch.setattr(vllm_omni, "_HEALTH_S", 0.2)
+        failed = run(tmp_path, "--loads", "closed:1", "--servers", "vllm-omni")["servers"]["vllm-omni"]["failed"]
+    assert "did not start" in failed
+    assert "address already in use" in failed
 
 
 def test_a_peer_whose_answer_to_a_voice_is_no_json_leaves_the_others_their_turns(

@@ -104,13 +104,13 @@ def test_the_mixed_load_that_is_claimed_is_the_slowest_hosts() -> None:
 
 
 def test_vllm_stands_beside_our_runner() -> None:
-    theirs = sockets(live__8__20=ROW, alone__whole=ROW) | {"serve": ["--llm-backend", "vllm"], "start_s": 123.4}
+    theirs = sockets(live__8__20=ROW, alone__whole=ROW) | {"serve": ["--merged-hf-dir", "/a/hf"], "start_s": 123.4}
     theirs["environment"] = gpu()["environment"] | {"vllm": "0.26.0"}
     ours = sockets(alone__whole=ROW, live__8__20=None) | {"serve": ["--llm-backend", "cuda"], "start_s": 10.0}
     lines = sections(found(vllm_h200=theirs, vllm_ours_h200=ours))["vllm"]
     card = "NVIDIA H200, torch 2.11.0, commit abc"
     assert lines[2:4] == [
-        f"| vllm | vllm 0.26.0, {card}, `voicegate serve --llm-backend vllm`, ready after 123 s |",
+        f"| vllm | vllm 0.26.0, {card}, `voicegate serve --merged-hf-dir hf`, ready after 123 s |",
         f"| cuda | {card}, `voicegate serve --llm-backend cuda`, ready after 10 s |",
     ]
     assert lines[-3:] == [
