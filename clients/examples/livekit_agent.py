@@ -1,6 +1,6 @@
 """A LiveKit agent whose LLM is any OpenAI-compatible server and whose voice is this gateway. Write to it in its room.
 
-pip install 'livekit-agents[openai]' ./clients/livekit
+pip install '.[livekit]' ./clients/livekit
 export LIVEKIT_URL=... LIVEKIT_API_KEY=... LIVEKIT_API_SECRET=...
 export OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2 GATEWAY=127.0.0.1:8080
 python -m voicegate.clients.examples.livekit_agent start

@@ -26,19 +26,15 @@ from voicegate.protocol import messages as wire
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SLOW: Final = Script(real_time_factor=0.2)  # so that there is a middle
-LINES: Final = next(
-    each.code
-    for each in snippets()
-    if each.document == "clients/javascript/README.md" and each.language == "js" and "document." in each.code
-)
+BLOCKS: Final = [each for each in snippets() if each.document == "clients/javascript/README.md"]
+(LINES,) = [each.code for each in BLOCKS if each.language == "js" and "document." in each.code]
+(ELEMENTS,) = [each.code for each in BLOCKS if each.language == "html"]
 SAID: Final = "Well, that is a long story. " * 20  # as the lines have it
-SHOWN: Final = ("words", "split", "packets")
+# And an icon, for which browsers ask else, in vain.
 PAGE: Final = f"""<!doctype html>
 <title>An app with the client</title>
 <link rel="icon" href="data:," />
-<script type="module" src="./main.js"></script>
-<button id="stop">Stop</button>{"".join(f'<p id="{each}"></p>' for each in SHOWN)}
-"""
+{ELEMENTS}"""
 BUILDS: Final = {
     "vite": ("vite/bin/vite.js", "build"),
     "esbuild": ("esbuild/bin/esbuild", "main.js", "--bundle", "--format=esm", "--outdir=dist"),
@@ -109,9 +105,9 @@ async def use(page: Page, origin: str, proxy: ChaosProxy) -> None:
     await page.click("#stop")
     split = await shown(page, "split")
     assert split["spokenText"] + split["remainingText"] == SAID
-    heard = [word for word in words if word["endMs"] <= 500]
-    assert SAID[: heard[-1]["end"]].startswith(split["spokenText"].rstrip())
-    assert split["spokenText"] != ""
+    heard = [word for word in words if word["endMs"] <= 1000]
+    # FakeEngine may tell a part of the next word, too.
+    assert 0 < heard[-1]["end"] <= len(split["spokenText"]) <= words[len(heard)]["end"]
     await page.goto("about:blank")
 
 

@@ -13,22 +13,27 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import pytest
+import pytest_asyncio
 from playwright._impl._driver import compute_driver_executable
 from playwright.async_api import Page
 
 from tests.browser.conftest import TIMEOUT_MS
+from tests.browser.firefox import firefox
 from tests.browser.rig import serving
+from tests.browser.test_firefox import program
 from tests.support.patience import PATIENCE_S
 from tests.support.programs import required
+from tests.support.snippets import snippets
 from voicegate import __version__, clients
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PLAYER = Path(clients.__file__).parent / "browser/player"
 NAME = "voicegate-player"
+README = "clients/browser/player/README.md"
 APP = Path(__file__).parent / "bundlers/app"
 PACKAGES = Path(sys.prefix) / "bundlers/node_modules"
 # As clients/browser/README.md has them.
@@ -126,6 +131,39 @@ async def test_an_app_that_is_built_speaks(bundler: str, app: Path, page: Page) 
     await build(app, bundler)
     with files_of(app / "dist") as origin:
         await speak(page, origin)
+
+
+async def hear_the_lines(page: Page, folder: Path) -> None:
+    """The app of the package's README, as Vite builds it."""
+    with files_of(folder / "dist") as origin:
+        async with serving(allowed_origins=origin) as (gateway, engine):
+            page_file = next((folder / "dist/assets").glob("index-*.js"))
+            page_file.write_text(page_file.read_text().replace("ws://127.0.0.1:8080", gateway.replace("http", "ws")))
+            await page.goto(origin)
+            await page.click("#speak")
+            await engine.until(lambda: bool(engine.requests) and engine.num_live == 0)
+            await page.goto("about:blank")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def built(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    app = shutil.copytree(installed, tmp_path_factory.mktemp("lines") / "app")
+    (lines,) = [each.code for each in snippets() if each.document == README and each.language == "html"]
+    assert len(lines.splitlines()) <= 10
+    (app / "index.html").write_text(
+        f'<!doctype html>\n<title>An app</title>\n<link rel="icon" href="data:," />\n{lines}'
+    )
+    await build(app, "vite")
+    return app
+
+
+async def test_the_lines_of_the_readme_speak_in_chromium(built: Path, page: Page) -> None:
+    await hear_the_lines(page, built)
+
+
+async def test_the_lines_of_the_readme_speak_in_firefox(built: Path, tmp_path: Path) -> None:
+    async with firefox(program(), tmp_path, f"unix:{tmp_path / 'none'}") as browser, browser.page() as page:
+        await hear_the_lines(cast(Page, page), built)
 
 
 async def test_an_app_that_is_being_written_speaks(app: Path, page: Page) -> None:

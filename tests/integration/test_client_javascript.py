@@ -122,13 +122,20 @@ async def try_all(app: Path, folder: Path, socket: Path | None) -> Told:
     return {**result, "num_cuts": proxy.num_cuts}
 
 
+@pytest.fixture(scope="module")
+def websocket() -> Path:
+    """The module of the package `ws`."""
+    module = PACKAGES / "ws/wrapper.mjs"
+    if not module.exists():
+        reason = "no packages for Node.js: deploy/setup_node.sh installs them"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    return module
+
+
 @pytest.fixture(scope="module", params=["its own", "ws"])
 def told(request: pytest.FixtureRequest, app: Path, tmp_path_factory: pytest.TempPathFactory) -> Told:
     """Outcome of each trial, with the WebSocket that Node.js has and with the package that older ones need."""
-    socket = None if request.param == "its own" else PACKAGES / "ws/wrapper.mjs"
-    if socket is not None and not socket.exists():
-        reason = "no packages for Node.js: deploy/setup_node.sh installs them"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    socket: Path | None = None if request.param == "its own" else request.getfixturevalue("websocket")
     return asyncio.run(try_all(app, tmp_path_factory.mktemp("keys"), socket))
 
 
@@ -259,17 +266,34 @@ async def test_no_rejection_is_left_unhandled(told: Told) -> None:
     assert told["unhandled"] == []
 
 
-async def test_the_lines_of_the_readme_run(app: Path, tmp_path: Path) -> None:
-    project = shutil.copytree(app, tmp_path / "app")
-    found = README_BLOCK.search((CLIENT / "README.md").read_text())
-    assert found is not None
+async def run_lines(app: Path, lines: str, *flags: str) -> None:
     async with asyncio.timeout(PATIENCE_S), serving(SLOW) as served:
-        (project / "lines.mjs").write_text(found[1].replace("ws://127.0.0.1:8080", served.url))
-        process = await node(project, "lines.mjs")
+        (app / "lines.mjs").write_text(lines.replace("ws://127.0.0.1:8080", served.url))
+        process = await node(app, *flags, "lines.mjs")
         printed, _ = await process.communicate()
     assert process.returncode == 0, printed.decode()
     assert printed.startswith(b"0 ")
-    assert b"spokenText: " in printed
+    assert b"spokenText: 'Well, that" in printed
+
+
+async def test_the_lines_of_the_readme_run(app: Path, tmp_path: Path) -> None:
+    found = README_BLOCK.search((CLIENT / "README.md").read_text())
+    assert found is not None
+    await run_lines(shutil.copytree(app, tmp_path / "app"), found[1])
+
+
+async def test_the_lines_of_the_readme_run_as_in_node_20(app: Path, tmp_path: Path, websocket: Path) -> None:
+    """Which has no WebSocket: the README says what to add."""
+    readme = (CLIENT / "README.md").read_text()
+    found = README_BLOCK.search(readme)
+    importing, connecting = 'import { WebSocket } from "ws"', "connect(url, { WebSocket })"
+    assert found is not None
+    assert importing in readme
+    assert connecting in readme
+    project = shutil.copytree(app, tmp_path / "app")
+    shutil.copytree(websocket.parent, project / "node_modules/ws")
+    lines = found[1].replace('8080")', '8080", { WebSocket })')
+    await run_lines(project, f"{importing};\n{lines}", "--no-experimental-websocket")
 
 
 async def test_the_package_holds_what_it_needs(app: Path) -> None:

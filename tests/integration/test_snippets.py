@@ -45,6 +45,7 @@ RUN_ELSEWHERE: Final = {
     r"make (serve|demo|check|test)$": "tests/unit/deploy/test_setup.py",  # what they set up; demo: test_cli_demo.py
     r"make bench$": "tests/integration/test_bench.py",
     r"pip install \./models '\.\[server\]'$": "tests/packaging/test_server.py",
+    r"voicegate serve --allowed-origins \S+$": "tests/browser/test_bundlers.py",
     r"voicegate serve( &|( --host \S+| --wyoming-port \S+| --api-keys-file keys| --sockets-per-address 16)+)?$": (
         "tests/integration/test_cli_serve.py"
     ),
@@ -76,6 +77,8 @@ RUN_ELSEWHERE: Final = {
     r"GATEWAY=\S+ python -m voicegate.clients.examples.livekit": "tests/integration/test_framework_examples.py",
     r"esbuild ": "tests/browser/test_bundlers.py",
     r"npm (pack|install) \./": "tests/integration/test_client_javascript.py",
+    r"(npm install vite && )?npx vite": "tests/browser/test_bundlers.py",
+    r"pip install \. \./clients/(livekit|pipecat)": "tests/packaging/test_wheels.py",
     r"python -m wyoming_openai": "tests/integration/test_wyoming.py",
     r"pip install 'ray|VOICEGATE_MODEL_DIR=\S+ serve run": "tests/soak/test_ray_serve.py",
 }
@@ -114,6 +117,8 @@ OTHER_BLOCKS: Final = {
     ("clients/livekit/README.md", "python"): "tests/integration/test_framework_examples.py",
     ("clients/pipecat/README.md", "python"): "tests/integration/test_framework_examples.py",
     ("clients/browser/README.md", "js"): "tests/browser/test_readme.py",
+    ("clients/browser/player/README.md", "html"): "tests/browser/test_bundlers.py",
+    ("clients/javascript/README.md", "html"): "tests/browser/test_bundled_client.py",
     ("clients/javascript/README.md", "js"): "tests/integration/test_client_javascript.py",
     ("docs/operations/security.md", "nginx"): "tests/browser/test_folder.py",
     ("docs/operations/security.md", "caddy"): "tests/browser/test_folder.py",
@@ -147,7 +152,11 @@ def test_every_other_block_is_run_or_named() -> None:
 def is_configuration(code: str) -> bool:
     """README's line for a framework is in the README of its plugin, which is run where that framework is."""
     (told,) = (ast.unparse(each.value) for each in ast.parse(code).body if isinstance(each, ast.Assign))
-    fragments = [ast.unparse(ast.parse(each.code)) for each in snippets() if each.document in FRAGMENTS]
+    fragments = [
+        ast.unparse(ast.parse(each.code))
+        for each in snippets()
+        if each.document in FRAGMENTS and each.language == "python"
+    ]
     return any(told.replace("localhost", "127.0.0.1") in fragment for fragment in fragments)
 
 

@@ -102,6 +102,19 @@ def test_what_is_published_together_has_one_version() -> None:
     assert set(told.values()) == {voicegate.__version__}
 
 
+def test_a_plugin_is_installed_beside_what_it_needs() -> None:
+    """No index has `voicegate-tts` yet: pip finds it in the checkout alone."""
+    readers = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("clients/**/*.md"),
+        *ROOT.glob("clients/**/*.py"),
+    ]
+    told = [line for path in readers for line in re.findall(r"pip install [^`\n]*\./clients/\w+", path.read_text())]
+    assert len(told) >= 6
+    assert [line for line in told if not re.match(r"pip install (\.|'\.\[\w+\]') \./clients/", line)] == []
+
+
 def test_whatever_is_imported_is_declared(distributions: Distributions) -> None:
     imported = set()
     with ZipFile(distributions.wheel) as archive:

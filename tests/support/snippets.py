@@ -11,6 +11,7 @@ DOCUMENTS: Final = (
     *sorted(ROOT.glob("*.md")),
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if "adr" not in path.parts),
     *sorted((ROOT / "clients").glob("*/README.md")),
+    ROOT / "clients/browser/player/README.md",
     *sorted((ROOT / "deploy").rglob("*.md")),
     ROOT / "models/tiny/RECIPE.md",
 )
