@@ -21,7 +21,7 @@ from playwright._impl._driver import compute_driver_executable
 from playwright.async_api import Page
 
 from tests.browser.conftest import TIMEOUT_MS
-from tests.browser.firefox import firefox
+from tests.browser.firefox import firefox, loudspeaker
 from tests.browser.rig import serving
 from tests.browser.test_firefox import program
 from tests.support.patience import PATIENCE_S
@@ -133,15 +133,17 @@ async def test_an_app_that_is_built_speaks(bundler: str, app: Path, page: Page) 
         await speak(page, origin)
 
 
-async def hear_the_lines(page: Page, folder: Path) -> None:
-    """The app of the package's README, as Vite builds it."""
+async def hear_the_lines(page: Page, built: Path, folder: Path) -> None:
+    """The app of the package's README, as Vite builds it; at another address."""
+    shutil.copytree(built / "dist", folder / "dist")
+    (script,) = (folder / "dist/assets").glob("index-*.js")
     with files_of(folder / "dist") as origin:
         async with serving(allowed_origins=origin) as (gateway, engine):
-            page_file = next((folder / "dist/assets").glob("index-*.js"))
-            page_file.write_text(page_file.read_text().replace("ws://127.0.0.1:8080", gateway.replace("http", "ws")))
+            script.write_text(script.read_text().replace("ws://127.0.0.1:8080", gateway.replace("http", "ws")))
             await page.goto(origin)
             await page.click("#speak")
-            await engine.until(lambda: bool(engine.requests) and engine.num_live == 0)
+            async with asyncio.timeout(PATIENCE_S):
+                await engine.until(lambda: bool(engine.requests) and engine.num_live == 0)
             await page.goto("about:blank")
 
 
@@ -157,13 +159,17 @@ async def built(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return app
 
 
-async def test_the_lines_of_the_readme_speak_in_chromium(built: Path, page: Page) -> None:
-    await hear_the_lines(page, built)
+async def test_the_lines_of_the_readme_speak_in_chromium(built: Path, tmp_path: Path, page: Page) -> None:
+    await hear_the_lines(page, built, tmp_path)
 
 
 async def test_the_lines_of_the_readme_speak_in_firefox(built: Path, tmp_path: Path) -> None:
-    async with firefox(program(), tmp_path, f"unix:{tmp_path / 'none'}") as browser, browser.page() as page:
-        await hear_the_lines(cast(Page, page), built)
+    async with (
+        loudspeaker(required("pulseaudio"), tmp_path) as sound,  # without one it plays nothing, and the gateway waits
+        firefox(program(), tmp_path, sound) as browser,
+        browser.page() as page,
+    ):
+        await hear_the_lines(cast(Page, page), built, tmp_path)
 
 
 async def test_an_app_that_is_being_written_speaks(app: Path, page: Page) -> None:
