@@ -4,11 +4,12 @@
     python -m voicegate.bench.peers --upstream PATH --peer-model SRC --json FILE --loads closed:1 closed:1:20
 
 The first has vLLM-Omni, on a GPU: DIR has its packages and what they need beside this environment's torch, as
-`pip install --target` leaves them. The second has upstream's own classes, as on a laptop: PATH is the checkout of
+`pip install --target` leaves them. The second has upstream's own classes, on a GPU or on a laptop: PATH is the checkout of
 FunAudioLLM/CosyVoice, that of Matcha-TTS, and a directory with packages, with `:` between them.
 SRC is a checkpoint in upstream's layout with a reference.json; DST is the same, converted: the embedded model, unless
-named. `python -m voicegate.bench.peers.embedded SRC` makes SRC of that; with generated weights
-`python -m voicegate.bench.peers.generated SRC` and `python -m voicegate.bench.full_size engine-dir DST --natural`.
+named. For upstream's classes `python -m voicegate.bench.peers.embedded SRC [--model DST]` makes SRC of any DST. For
+vLLM-Omni generated weights are written by `python -m voicegate.bench.peers.generated SRC` and
+`python -m voicegate.bench.full_size engine-dir DST --natural`.
 Every load is saved when it is over, and a later run with that FILE goes on from there.
 """
 

@@ -1,6 +1,6 @@
-"""Writes a converted model, such as the embedded one, as upstream's classes load it, with its voices in spk2info.pt.
+"""Writes a converted model, by default the embedded one, as upstream's classes load it, its voices in spk2info.pt.
 
-python -m voicegate.bench.peers.embedded SRC [--model models/tiny]
+python -m voicegate.bench.peers.embedded SRC [--model DST]
 """
 
 import argparse
@@ -18,6 +18,7 @@ from voicegate.bench.peers.generated import write_speaker_model
 from voicegate.bench.peers.reference import Reference, save
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT
 from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
+from voicegate.engine.llm.torch.model import TEXT_TABLE, TIED_TEXT_HEAD
 from voicegate.engine.load.family import PARTS
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
@@ -27,6 +28,11 @@ from voicegate.engine.voices.voice import Voice
 
 UPSTREAM_END_OF_PROMPT: Final = 151_646  # a constant of its code; upstream_server.py has it mean this model's own id
 _FILES: Final = ("llm.pt", "flow.pt", "hift.pt")
+_TOKENIZER: Final = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "eos_token": "<|endoftext|>",
+    "pad_token": "<|endoftext|>",
+}
 _QWEN2: Final = "CosyVoice-BlankEN"
 
 
@@ -55,11 +61,13 @@ def write(directory: Path, model_dir: Path) -> None:
         state = {key: tensor.float() for key, tensor in load_state_dict(model_dir / f"{part}.safetensors").items()}
         if part == "flow":
             state.setdefault(ESTIMATOR_PREFIX + INV_FREQ, inverse_frequencies(sizes.estimator_head_dim))
+        if part == "llm":
+            state.setdefault(TIED_TEXT_HEAD, state[TEXT_TABLE])  # upstream loads it, and a conversion leaves it out
         torch.save(state, directory / name)
         if part == "llm":
             _write_qwen2(directory / _QWEN2, raw["llm"]["qwen2"], state)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(model_dir / name, directory / _QWEN2 / name)
+    shutil.copy(model_dir / "tokenizer.json", directory / _QWEN2)
+    (directory / _QWEN2 / "tokenizer_config.json").write_text(json.dumps(_TOKENIZER))
     tokenizer = TextTokenizer.from_file(model_dir / "tokenizer.json", end_of_prompt_id=model.llm.end_of_prompt_id)
     voices = load_voices(model_dir, model)
     torch.save({name: _spoken_by(voice, tokenizer) for name, voice in voices.items()}, directory / "spk2info.pt")
@@ -96,6 +104,6 @@ def _spoken_by(voice: Voice, tokenizer: TextTokenizer) -> dict[str, torch.Tensor
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, metavar="SRC")
-    parser.add_argument("--model", type=Path, default=REPOSITORY / "models" / "tiny", metavar="DIR")
+    parser.add_argument("--model", type=Path, default=REPOSITORY / "models" / "tiny", metavar="DST")
     options = parser.parse_args()
     write(options.directory, options.model)

@@ -22,7 +22,7 @@ from voicegate.engine.checkpoint import constants
 from voicegate.engine.checkpoint.conversion import ConvertOptions
 from voicegate.engine.checkpoint.model_json import model_json
 from voicegate.engine.checkpoint.upstream_yaml import read_upstream_yaml
-from voicegate.engine.llm.torch.model import HEAD
+from voicegate.engine.llm.torch.model import HEAD, TEXT_TABLE, TIED_TEXT_HEAD
 from voicegate.engine.model.model_json import parse_model_config
 from voicegate.engine.model.weights import load_state_dict
 
@@ -140,6 +140,12 @@ def test_the_generated_model_has_the_weights_and_the_voice_of_ours(
     voice = load_state_dict(tmp_path / "ours" / "voices" / f"{told.voice}.safetensors")
     recording = (tmp_path / "peer" / told.audio).stat().st_size
     assert recording == 44 + 2 * 960 * len(voice["speech_tokens"])
+    embedded.write(tmp_path / "classes", tmp_path / "ours")
+    classes = torch.load(tmp_path / "classes" / "llm.pt", weights_only=True)
+    assert torch.equal(classes[HEAD], theirs[HEAD])
+    assert torch.equal(classes[TIED_TEXT_HEAD], classes[TEXT_TABLE]), "upstream's strict loading asks for it"
+    assert reference.load(tmp_path / "classes").voice in torch.load(tmp_path / "classes" / "spk2info.pt")
+    assert (tmp_path / "classes" / "CosyVoice-BlankEN" / "tokenizer_config.json").is_file()
     session = onnxruntime.InferenceSession(tmp_path / "peer" / "campplus.onnx")
     (embedding,) = session.run(None, {"input": np.zeros((1, 7, 80), np.float32)})
     assert np.shape(embedding) == (1, voice["embedding"].numel())
