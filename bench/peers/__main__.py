@@ -4,7 +4,7 @@
     python -m voicegate.bench.peers --upstream PATH --peer-model SRC --json FILE --loads closed:1 closed:1:20
 
 The first has vLLM-Omni, on a GPU: DIR has its packages and what they need beside this environment's torch, as
-`pip install --target` leaves them. The second has upstream's own classes, on a GPU or on a laptop: PATH is the checkout of
+`pip install --target` leaves them. The second has upstream's own classes, on either: PATH is the checkout of
 FunAudioLLM/CosyVoice, that of Matcha-TTS, and a directory with packages, with `:` between them.
 SRC is a checkpoint in upstream's layout with a reference.json; DST is the same, converted: the embedded model, unless
 named. For upstream's classes `python -m voicegate.bench.peers.embedded SRC [--model DST]` makes SRC of any DST. For
