@@ -72,6 +72,7 @@ RUN_ELSEWHERE: Final = {
     r"\S*python -m voicegate.bench.peers(.embedded| --upstream) ": "tests/integration/test_bench_peers.py",
     r"\S*python -m voicegate.bench.(sample_sounds|page_animation)$": "tests/unit/bench/test_readme_media.py",
     r"python -m voicegate.clients.examples.llm_to_speech": "tests/integration/test_client_llm_example.py",
+    r"python -m voicegate.clients.examples.telephone": "tests/integration/test_telephone.py",
     r"python -m voicegate.clients.examples.terminal_assistant": "tests/integration/test_assistant.py",
     r"python -m voicegate.clients.examples.pipecat_bot": "tests/integration/test_framework_examples.py",
     r"GATEWAY=\S+ python -m voicegate.clients.examples.livekit": "tests/integration/test_framework_examples.py",
@@ -108,7 +109,10 @@ FRAGMENTS: Final = ("clients/livekit/README.md", "clients/pipecat/README.md")  #
 PROGRAMS: Final = [
     each
     for each in snippets()
-    if each.language == "python" and each.code.startswith(("import ", "from ")) and each.document not in FRAGMENTS
+    if each.language == "python"
+    and each.code.startswith(("import ", "from "))
+    and each.document not in FRAGMENTS
+    and "wyoming" not in each.code  # it has a port of its own: test_wyoming.py
 ]
 # By name, with the test that takes them from there, or does as they do.
 OTHER_BLOCKS: Final = {

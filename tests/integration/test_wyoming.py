@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import dataclasses
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from wyoming.tts import (
 from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from tests.integration.wire_client import TIMEOUT_S, Running, native_turns, running
+from tests.support.snippets import snippets
 from voicegate.engine.fake.engine import FakeEngine, Fault, FaultKind, Script
 from voicegate.engine.interface import EngineInfo, VoiceInfo
 from voicegate.gateway.config import GatewayConfig
@@ -339,3 +342,17 @@ async def test_a_name_that_another_server_has_is_refused(monkeypatch: pytest.Mon
 def test_a_name_without_a_port_is_refused() -> None:
     with pytest.raises(ConfigError, match="wyoming_port is not"):
         GatewayConfig(wyoming_zeroconf="voicegate")
+
+
+async def test_the_lines_of_the_document_run(tmp_path: Path) -> None:
+    (lines,) = [each.code for each in snippets() if each.language == "python" and "wyoming" in each.code]
+    async with serving() as served:
+        program = tmp_path / "program.py"
+        program.write_text(lines.replace("10200", str(served.gateway.wyoming_port)))
+        pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.STDOUT}
+        process = await asyncio.create_subprocess_exec(sys.executable, program, **pipes)
+        async with asyncio.timeout(TIMEOUT_S):
+            printed, _ = await process.communicate()
+    assert process.returncode == 0, printed.decode()
+    assert b"audio-chunk" in printed
+    assert printed.splitlines()[-1].startswith(b"audio-stop")
