@@ -218,6 +218,7 @@ def test_audio_counts_by_the_rate_that_a_peer_tells(tmp_path: Path, monkeypatch:
         ("--model", "empty", r"empty is not a voicegate model directory"),
         ("--model", "tiny-without-voices", r"has no voice 'slt'"),
         ("--json", "empty", "empty is no result of bench.peers"),
+        ("--json", "half.json/below.json", r"below\.json cannot be written"),
         ("--json", "half.json", r"half\.json is no result of bench.peers"),
         ("--json", "other.json", r"other\.json is no result of bench.peers"),
         ("--rounds", "0", "0 is not at least 1"),
