@@ -44,6 +44,7 @@ class Player:
     def reach(self, is_reachable: bool) -> ListenerReport | None:
         """Whether its socket takes what is sent; None: no news."""
         self._is_reachable = is_reachable
+        self._told_start_s = None  # to the engine it stood still meanwhile: where it is now is news
         if self._is_playing == self._told.is_playing:
             return None
         self._told = ListenerReport(None, is_playing=self._is_playing, num_underruns=self._told.num_underruns)

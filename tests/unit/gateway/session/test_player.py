@@ -54,6 +54,17 @@ def test_what_its_socket_does_not_take_nobody_plays() -> None:
     assert player.reach(is_reachable=True) == ListenerReport()
 
 
+def test_where_it_is_after_its_socket_was_held_up_is_news() -> None:
+    """The engine's clock stood meanwhile: a player that played on would keep so much less than its lead for good."""
+    player = Player()
+    player.report(playback(100), 10.0)
+    player.reach(is_reachable=False)
+    assert player.report(playback(5_100), 15.0) is None
+    player.reach(is_reachable=True)
+    assert player.report(playback(5_600), 15.5) == ListenerReport(5_600)
+    assert player.report(playback(6_100), 16.0) is None
+
+
 def test_a_player_that_paused_is_still_paused_when_its_socket_takes_more() -> None:
     player = Player()
     player.report(playback(100), 10.0)
