@@ -12,10 +12,11 @@ def vllm_table(runs: Mapping[str, dict[str, Any]]) -> Iterator[str]:
     yield from ("| LLM | what ran |", "|---|---|")
     for name, run in runs.items():
         machine = run["environment"]
-        serve = " ".join(word.rpartition("/")[2] for word in run["serve"])  # directories are of one machine
+        words = [word.rpartition("/")[2] for word in run["serve"]]  # directories are of one machine
+        serve = " ".join(["voicegate serve", *words])
         vllm = f"vllm {machine['vllm']}, " if name == "vllm" else ""
         ran = f"{vllm}{machine['gpu']}, torch {machine['torch']}, {commit(run)}"
-        yield f"| {name} | {ran}, `voicegate serve {serve}`, ready after {run['start_s']:.0f} s |"
+        yield f"| {name} | {ran}, `{serve}`, ready after {run['start_s']:.0f} s |"
     yield ""
     yield "| load | LLM | live | turns | first message p50 / p95 | C50 / C100 | longest gap | lost |"
     yield "|---|---|---|---|---|---|---|---|"

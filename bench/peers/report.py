@@ -45,7 +45,9 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     several = f", {conditions['rounds']} times; cells have the least and the greatest"
     yield from (f"{each}{several if conditions['rounds'] > 1 else ''}.", "")
     yield from ("| server | what ran |", "|---|---|")
-    yield from (f"| {name} | {_facts(server)} |" for name, server in servers.items())
+    for name, server in servers.items():
+        yield f"| {name} | {_facts(server)} |"
+        yield from (f"| | {each} |" for each in _set(server["settings"]))
     yield ""
     yield from _table(servers)
     for name, server in servers.items():
@@ -105,7 +107,6 @@ def _facts(server: Mapping[str, Any]) -> str:
         machine["gpu"] or f"{machine['num_cores']} cores of an {machine['cpu']}",
         f"torch {machine['torch']}",
         commit(server),
-        *_set(settings),
         ready,
         failed,
     ]
@@ -116,7 +117,7 @@ def _set(settings: Mapping[str, Any]) -> Iterator[str]:
     """How it was set up."""
     for name, value in settings.items():
         match name:
-            case "versions" | "flattery":
+            case "versions" | "flattery" | "fixes":  # fixes stand with what flatters whom
                 pass
             case "environment":
                 yield from (f"{variable}={text}" for variable, text in value.items())
@@ -124,8 +125,6 @@ def _set(settings: Mapping[str, Any]) -> Iterator[str]:
                 for stage in value["stages"]:
                     told = " ".join(f"{key} {stage[key]}" for key in _OF_A_STAGE if key in stage)
                     yield f"stage {stage['stage_id']}: {told}"
-            case "fixes":
-                yield from (f"fixed: {fix}" for fix in value)
             case _:
                 yield f"{name.replace('_', ' ')} {value}"
 
