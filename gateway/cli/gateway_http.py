@@ -17,6 +17,10 @@ from voicegate.gateway.config import GatewayConfig
 _PIECE_BYTES: Final = 1 << 16
 
 
+class NoAnswer(CommandError):
+    """Nor a refusal: another try may get one."""
+
+
 def default_url(config: GatewayConfig) -> str:
     """The address of a gateway with these settings, for this machine."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
@@ -41,7 +45,7 @@ def pieces(
     api_key: str | None = None,
     ca_file: Path | None = None,
 ) -> Iterator[bytes]:
-    """The body of a good answer, as it comes; `url` is the stream's. Raises CommandError, InvalidInput."""
+    """The body of a good answer, as it comes; `url` is the stream's. Raises CommandError, NoAnswer, InvalidInput."""
     parts = urlsplit(stream_url(url))
     host, tls, path = parts.hostname or "", tls_for(parts.geturl(), ca_file), path_beside(url, path)
     where = f"{parts.netloc}{path}"
@@ -57,10 +61,12 @@ def pieces(
             raise CommandError(answered(where, response.status, response.read(), response.reason))
         while piece := response.read(_PIECE_BYTES):
             yield piece
+        if response.length:  # `read` of a number of bytes ends without an error
+            raise NoAnswer(f"{where}: the connection ended before the answer did; try again")
     except ssl.SSLCertVerificationError as error:
         raise CommandError(untrusted(where, error)) from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise CommandError(f"{where}: cannot connect ({reason}); is the gateway running?") from error
+        raise NoAnswer(f"{where}: cannot connect ({reason}); is the gateway running?") from error
     finally:
         connection.close()

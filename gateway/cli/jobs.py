@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from voicegate.gateway.cli.gateway_http import add_access, default_url, pieces
+from voicegate.gateway.cli.gateway_http import NoAnswer, add_access, default_url, pieces
 from voicegate.gateway.cli.terminal import Bar, CommandError, note, replacing, say
 from voicegate.gateway.config import from_environment
 
@@ -29,6 +29,10 @@ class _Job(msgspec.Struct):
     seconds: float
     error: str | None = None
     ended_at: int | None = None
+
+
+class _Deleted(msgspec.Struct):
+    deleted: bool = False
 
 
 class _Listing(msgspec.Struct):
@@ -100,17 +104,31 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _wait(options: argparse.Namespace) -> int:
-    bar = Bar()
-    while (job := _job(options)).ended_at is None:
+    """Once it was found, a job is waited for while its gateway is away, too: it goes on after the next start."""
+    bar, job, is_away = Bar(), _job(options), False
+    while job.ended_at is None:
         bar.draw(job.state, job.characters_done / job.characters)
         time.sleep(_POLL_S)
+        try:
+            job, is_away = _job(options), False
+        except NoAnswer as error:
+            if not is_away:
+                bar.clear()
+                note(f"{error} It is asked again until it answers.")
+            is_away = True
     bar.clear()
     say(_line(job))
     return 0 if job.state == "done" else 1
 
 
 def _cancel(options: argparse.Namespace) -> int:
-    _ask(options, "DELETE", f"/{options.id}")
+    answer = _ask(options, "DELETE", f"/{options.id}")
+    is_deleted = msgspec.json.decode(answer, type=_Deleted).deleted
+    say(
+        f"{options.id}  had ended; its audio is deleted"
+        if is_deleted
+        else _line(msgspec.json.decode(answer, type=_Job))
+    )
     return 0
 
 

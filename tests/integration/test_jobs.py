@@ -1,6 +1,7 @@
 """Jobs over real sockets: what is made of them, who sees them, and that live streams go first."""
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
@@ -24,6 +25,7 @@ from voicegate.gateway.config import GatewayConfig
 from voicegate.gateway.server.errors import GatewayError
 from voicegate.gateway.server.http.openapi import document
 from voicegate.gateway.server.jobs.files import JobFiles, write_safely
+from voicegate.gateway.server.jobs.sqlite_ledger import SqliteLedger
 from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
@@ -424,6 +426,52 @@ async def test_a_full_disk_refuses_jobs_and_holds_them_and_nothing_else(
         assert (await client.get(f"{JOBS}/{job}")).json()["parts_done"] == 0
         monkeypatch.setattr(shutil, "disk_usage", real)
         assert (await until_ended(client, job))["state"] == "done"
+
+
+async def test_a_disk_that_is_full_for_the_database_too_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite says so itself; a queue that does not answer is another trouble."""
+    add = SqliteLedger.add
+
+    def add_to_full(ledger: SqliteLedger, *arguments: Any) -> None:
+        (num_pages,) = ledger._db.execute("PRAGMA page_count").fetchone()
+        ledger._db.execute(f"PRAGMA max_page_count = {num_pages}")
+        add(ledger, *arguments)
+
+    monkeypatch.setattr(SqliteLedger, "add", add_to_full)
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        answer = await client.post(JOBS, json=asked(SENTENCE * 1000))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (507, "no_space")
+        async with connect_to(served.url) as live:
+            await live.speak("a", "Hello there.")
+            await live.until_done("a")
+
+
+async def test_a_part_of_a_cancelled_job_does_not_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold its audio and a place among parts."""
+    monkeypatch.setattr("voicegate.gateway.server.jobs.runner._PAUSE_S", 0.05)
+    monkeypatch.setattr("voicegate.gateway.server.jobs.runner._MAX_RUNNING", 1)
+    write, num_tries = JobFiles.write, 0
+
+    def write_in_vain(*arguments: Any) -> None:
+        nonlocal num_tries
+        num_tries += 1
+        if arguments[1] == first:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(*arguments)
+
+    monkeypatch.setattr(JobFiles, "write", write_in_vain)
+    async with serving(jobs_dir=tmp_path) as served, client_of(served.url) as client:
+        first = await added(client)
+        async with asyncio.timeout(TIMEOUT_S):
+            while num_tries < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        second = await added(client)
+        await client.delete(f"{JOBS}/{first}")
+        assert (await until_ended(client, second))["state"] == "done"
 
 
 async def test_an_ended_job_expires(tmp_path: Path) -> None:

@@ -67,9 +67,9 @@ async def answer_refusal(request: Request, error: Exception) -> Response:
         case JobsFull(is_of_key=is_of_key):
             code = ErrorCode.RATE_LIMITED if is_of_key else ErrorCode.OVERLOADED
             return _answer(request, Refused(Problem(code, str(error), _JOBS_RETRY_MS)))
-        case QueueDown():
+        case QueueDown(is_disk_full=False):
             return _answer(request, Refused(Problem(ErrorCode.OVERLOADED, str(error), _JOBS_RETRY_MS)))
-        case NoSpace():
+        case NoSpace() | QueueDown():
             full = Problem(ErrorCode.OVERLOADED, str(error), _JOBS_RETRY_MS, own_name="no_space")
             return _answer(request, Refused(full, HTTPStatus.INSUFFICIENT_STORAGE))
         case Overloaded(retry_after_ms=retry_after_ms):

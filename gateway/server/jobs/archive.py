@@ -1,6 +1,7 @@
 """The store of jobs in a thread of its own: nothing waits for a disk, or for Redis, on the event loop."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from voicegate.gateway.server.jobs.store import JobStore
 _DOWN_S: Final = 1.0
 # Logs alone say more: addresses inside the operator's network are none of a client's business.
 _FOR_CLIENTS: Final = "the queue of jobs does not answer"
+_DISK_FULL: Final = "the disk with the jobs is full; nothing about them can be written until there is space again"
 
 T = TypeVar("T")
 
@@ -29,6 +31,7 @@ class Archive:
         self._store: JobStore | None = None
         self._is_down = False
         self._trouble = ""
+        self._is_disk_full = False
         self._down_until_s = 0.0
 
     async def open(self, settings: JobSettings) -> None:
@@ -58,13 +61,17 @@ class Archive:
 
     def _answer(self, store: JobStore, work: Callable[[JobStore], T]) -> T:
         if time.monotonic() < self._down_until_s:
-            raise QueueDown(_FOR_CLIENTS)
+            raise self._queue_down()
         try:
             return work(store)
         except store.ledger.failures as error:
             self._trouble = str(error)
+            self._is_disk_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
             self._down_until_s = time.monotonic() + _DOWN_S
-            raise QueueDown(_FOR_CLIENTS) from error
+            raise self._queue_down() from error
+
+    def _queue_down(self) -> QueueDown:
+        return QueueDown(_DISK_FULL if self._is_disk_full else _FOR_CLIENTS, is_disk_full=self._is_disk_full)
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

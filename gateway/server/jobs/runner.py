@@ -198,7 +198,7 @@ class Runner:
     async def _kept(self, part: _Running, audio: PartAudio, num_characters: int) -> bool:
         """As soon as disk and queue take it: to make it again would take longer."""
         claim = part.claim
-        while True:
+        while not part.is_over:
             try:
                 is_done = await self._archive.ask(lambda store: store.finish_part(claim, audio, num_characters))
             except (OSError, QueueDown) as error:
@@ -210,6 +210,7 @@ class Runner:
                 if audio.is_truncated:
                     log.warning("a part of a job was cut off", job=claim.job.id, part=claim.number)
             return is_done
+        return False
 
     def _text(self, store: JobStore, claim: Claim) -> str | None:
         if store.files.free_bytes < self._spare_bytes:

@@ -38,4 +38,8 @@ class NoSpace(Exception):
 
 
 class QueueDown(Exception):
-    """The ledger does not answer, now; a message for clients."""
+    """The ledger does not answer, now; a message for clients. `is_disk_full`: and that is why."""
+
+    def __init__(self, message: str, *, is_disk_full: bool = False) -> None:
+        super().__init__(message)
+        self.is_disk_full = is_disk_full
