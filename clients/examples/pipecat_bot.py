@@ -1,5 +1,6 @@
 """A pipecat bot whose LLM is any OpenAI-compatible server and whose voice is this gateway: type to it, hear it.
 
+apt-get install gcc portaudio19-dev
 pip install '.[pipecat]' ./clients/pipecat
 export OPENAI_BASE_URL=http://127.0.0.1:11434/v1 OPENAI_MODEL=llama3.2
 python -m voicegate.clients.examples.pipecat_bot
