@@ -17,10 +17,10 @@ done
 "$python" -m twine check --strict dist/*
 
 if ! command -v npm >/dev/null; then
-    echo "packages: npm is not here, so the two npm packages were not looked at"
+    echo "packages: npm is not here, so the npm packages were not looked at"
     exit
 fi
-for folder in clients/browser/player clients/javascript; do
+for folder in clients/browser/player clients/javascript clients/livekit-node; do
     (cd "$folder" && npm pack --dry-run --json >/dev/null) # alone in its line: before `&&` a failure would not end this
     echo "npm pack $folder: PASSED"
 done

@@ -122,6 +122,7 @@ OTHER_BLOCKS: Final = {
     ("clients/pipecat/README.md", "python"): "tests/integration/test_framework_examples.py",
     ("clients/browser/README.md", "js"): "tests/browser/test_readme.py",
     ("clients/browser/player/README.md", "html"): "tests/browser/test_bundlers.py",
+    ("clients/livekit-node/README.md", "js"): "tests/integration/test_plugin_livekit_node.py",
     ("clients/javascript/README.md", "html"): "tests/browser/test_bundled_client.py",
     ("clients/javascript/README.md", "js"): "tests/integration/test_client_javascript.py",
     ("docs/operations/security.md", "nginx"): "tests/browser/test_folder.py",

@@ -15,7 +15,7 @@ from tests.packaging.conftest import LIGHT, Distributions
 from tests.packaging.environments import ROOT
 
 # Packages of their own.
-APART = {("clients", name) for name in ("javascript", "pipecat", "livekit")}
+APART = {("clients", name) for name in ("javascript", "pipecat", "livekit", "livekit-node")}
 
 
 def names(wheel: Path) -> set[str]:
@@ -98,7 +98,7 @@ def test_what_is_published_together_has_one_version() -> None:
         path: tomllib.loads(path.read_text())["project"]["version"] for path in ROOT.glob("clients/*/pyproject.toml")
     }
     told |= {path: json.loads(path.read_text())["version"] for path in ROOT.glob("clients/**/package.json")}
-    assert len(told) == 4
+    assert len(told) == 5
     assert set(told.values()) == {voicegate.__version__}
 
 

@@ -12,6 +12,7 @@ from voicegate import clients
 CLIENTS: Final = Path(clients.__file__).parent
 CLIENT: Final = CLIENTS / "javascript"
 PLAYER: Final = CLIENTS / "browser/player"
+LIVEKIT: Final = CLIENTS / "livekit-node"
 
 
 def manifest(package: Path) -> dict[str, Any]:
@@ -20,14 +21,15 @@ def manifest(package: Path) -> dict[str, Any]:
     return found
 
 
-def install_packed(folder: Path) -> None:
-    """Makes `folder` a project that has what `npm pack` makes of the client and the player."""
+def install_packed(folder: Path, *others: Path) -> None:
+    """Makes `folder` a project that has what `npm pack` makes of the client, the player and others."""
+    packages = (PLAYER, CLIENT, *others)
 
     def npm(*arguments: str | Path) -> None:
         command = (required("npm"), *arguments, "--no-audit", "--no-fund", "--loglevel=error")
         subprocess.run(command, cwd=folder, check=True, timeout=PATIENCE_S, stdout=subprocess.DEVNULL)
 
-    npm("pack", PLAYER, CLIENT)
+    npm("pack", *packages)
     (folder / "package.json").write_text('{"private": true, "type": "module"}')
-    packed = [f"./{each['name']}-{each['version']}.tgz" for each in map(manifest, (PLAYER, CLIENT))]
-    npm("install", "--offline", *packed)
+    packed = [f"./{each['name']}-{each['version']}.tgz" for each in map(manifest, packages)]
+    npm("install", "--offline", "--legacy-peer-deps", *packed)  # LiveKit's package is put there, not fetched

@@ -13,7 +13,7 @@ from tests.support.programs import required
 from tests.unit.deploy.test_setup import program
 
 ROOT = Path(__file__).parents[3]
-NPM_PACKAGES = ("clients/browser/player", "clients/javascript")
+NPM_PACKAGES = ("clients/browser/player", "clients/javascript", "clients/livekit-node")
 
 
 @pytest.mark.parametrize("bad", [None, *NPM_PACKAGES])
