@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from playwright._impl._driver import compute_driver_executable
 
+from tests.integration.test_client_javascript import COMPILER
 from tests.integration.wire_client import native_turns, serving
 from tests.support.npm import LIVEKIT, install_packed
 from tests.support.patience import PATIENCE_S
@@ -119,3 +120,13 @@ async def test_the_lines_of_the_readme_make_a_session(app: Path) -> None:
     (app / "lines.mjs").write_text(f"{lines}\nconsole.log(session.tts === tts, tts.provider);\nprocess.exit(0);\n")
     async with asyncio.timeout(PATIENCE_S):
         assert await node(app, "lines.mjs") == b"true voicegate\n"
+
+
+async def test_its_types_fit_livekits(app: Path) -> None:
+    if not COMPILER.exists():
+        reason = "no TypeScript: deploy/setup_typescript.sh installs it"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    (app / "types.ts").write_bytes(SCRIPT.with_suffix(".ts").read_bytes())
+    options = ("--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext")
+    async with asyncio.timeout(PATIENCE_S):
+        await node(app, str(COMPILER), *options, "--lib", "es2022,dom", "types.ts")
