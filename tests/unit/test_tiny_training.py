@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import wave
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,12 @@ import pytest
 import torch
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from tokenizers import Tokenizer
 
 from models.tiny.training import (
     bounded,
     by_part,
+    codes,
     distil,
     export,
     flow,
@@ -314,6 +317,53 @@ def test_the_vocoders_inverse_transform_is_torchs() -> None:
     torch.testing.assert_close(model.samples(filtered)[:, 8:-8], wanted[:, 8:-8], rtol=1e-5, atol=1e-5)
 
 
+def test_the_llm_goes_on_from_stored_codes_alone(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    codes.main(["--corpus", str(corpus), "--state", str(trained), "--output", str(tmp_path / "codes.npz")])
+    stored, told = codes.load(tmp_path / "codes.npz"), codes.of_corpus(corpus, trained, torch.device("cpu"), 1.0)
+    assert (stored.texts, stored.voices.tolist()) == (told.texts, told.voices.tolist())
+    assert [each.tolist() for each in stored.codes] == [each.tolist() for each in told.codes]
+    arguments = [
+        "--corpus",
+        str(tmp_path / "codes.npz"),
+        "--state",
+        str(tmp_path),
+        "--minutes",
+        "9",
+        "--max-steps",
+        "1",
+    ]
+    arguments += ["--batch-share", "0.01", "--readers", "0", "--tokenizer", str(TINY_MODEL_DIR / "tokenizer.json")]
+    llm.main(arguments)
+    assert (tmp_path / "llm.pt").exists()
+
+
+def test_documents_end_with_commas_and_without_punctuation() -> None:
+    """Else a clause that stands alone is gone on with: the engine speaks each by itself."""
+    told = codes.Told(["One two,", "Three four."] * 4, np.zeros(8, np.int64), [np.arange(6)] * 8)
+    documents = llm.Documents(told, TINY_MODEL_DIR / "tokenizer.json", list(range(8)), batch=1, seed=1)
+    tokenizer = Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json"))
+    rng = random.Random(0)
+    texts = [tokenizer.decode(documents._document(rng, tokenizer, tokenizer, 4)[0]) for _ in range(300)]
+    ends = Counter(text[-1] if text[-1] in ",." else "" for text in texts)
+    assert ends[","] > 100
+    assert 30 < ends[""] < 90
+    assert ends["."] > 40
+
+
+@torch.no_grad()
+def test_the_decoder_learns_from_the_codes_that_are_stored() -> None:
+    """Quiet frames are told by their loudness: the decoder must hear that code for them, not the encoder's own."""
+    torch.manual_seed(0)
+    model = speech_tokenizer.Tokenizer(2)
+    mel = torch.randn(40, 80)
+    mel[10:18] = speech_tokenizer.SILENT_BELOW - 1
+    codes = speech_tokenizer.codes_of(model.encoder, mel)
+    assert (codes[5:9] == speech_tokenizer.SILENT_CODE).all()
+    voice = torch.tensor([1])
+    for told, trained in zip(model.told(codes[None], voice), model(mel.T[None], voice), strict=True):
+        torch.testing.assert_close(told, trained, rtol=1e-5, atol=1e-5)
+
+
 @torch.no_grad()
 def test_the_loss_is_upstreams_softmax() -> None:
     """Rows of codes and of phases, trained apart, give the scores of the exported table over all 6761 ids."""
@@ -322,7 +372,7 @@ def test_the_loss_is_upstreams_softmax() -> None:
     token_of = torch.randperm(6561)[: speech_tokenizer.NUM_CODES * speech_tokenizer.PHASES]
     weights = export.llm_weights(dict(model.state_dict()), token_of)
     hidden = torch.randn(4, llm.HIDDEN)
-    codes, phases = torch.tensor([0, 17, 575, speech_tokenizer.NUM_CODES + llm.EOS]), torch.tensor([3, 10, 0, 0])
+    codes, phases = torch.tensor([0, 17, 575, speech_tokenizer.NUM_CODES + llm.EOS]), torch.tensor([1, 0, 1, 0])
     ids = torch.cat((token_of[codes[:3] * speech_tokenizer.PHASES + phases[:3]], torch.tensor([6562])))
     scores = (hidden @ weights["llm_decoder.weight"].T).log_softmax(1)
     expected = -scores.gather(1, ids[:, None])[:, 0]

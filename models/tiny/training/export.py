@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.vocoder.weights import vocoder_shapes
 
 from . import llm, run, speech_tokenizer
 from .speech_tokenizer import LEVELS, NUM_CODES, PHASES
+from .voices import VOICES
 
 _TABLE_ROWS, _FIRST_SPECIAL = 6761, 6561
 _COPIED: Final = ("tokenizer.json", "tokenizer_config.json")
@@ -28,7 +29,7 @@ Weights = dict[str, torch.Tensor]
 
 
 def llm_weights(trained: Weights, token_of: torch.Tensor) -> Weights:
-    """`token_of` [6336]: the id of each code and phase, code-major."""
+    """`token_of` [codes * phases]: the id of each code and phase, code-major."""
     body = {
         f"llm.model.model.{name}": weight
         for name, weight in trained.items()
@@ -36,9 +37,11 @@ def llm_weights(trained: Weights, token_of: torch.Tensor) -> Weights:
     }
     tables = []
     for which in (0, 1):
-        codes, phases, special = (trained[f"{kind}_rows.{which}"] for kind in ("code", "phase", "special"))
+        codes, levels, phases, special = (
+            trained[f"{kind}_rows.{which}"] for kind in ("code", "level", "phase", "special")
+        )
         table = special[-1].expand(_TABLE_ROWS, -1).clone()
-        table[token_of] = (codes[:, None] + phases[None]).flatten(0, 1)
+        table[token_of] = (llm.code_table(codes, levels)[:, None] + phases).flatten(0, 1)
         table[_FIRST_SPECIAL : _FIRST_SPECIAL + llm.NUM_SPECIAL] = special[: llm.NUM_SPECIAL]
         tables.append(table)
     return body | {
@@ -60,12 +63,11 @@ def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int) -> W
     return no_biases | trained | {"input_embedding.weight": table}
 
 
-def tokenizer_weights(trained: Weights, like: Path) -> Weights:
-    fixed = load_file(like / "speech_tokenizer.safetensors")
+def tokenizer_weights(trained: Weights, ids: torch.Tensor) -> Weights:
     encoder = {name.removeprefix("encoder."): weight for name, weight in trained.items() if name.startswith("encoder.")}
     threshold = torch.tensor(speech_tokenizer.SILENT_BELOW)
     return encoder | {
-        "perm": fixed["perm"],
+        "perm": ids,
         "sil_code": torch.tensor(speech_tokenizer.SILENT_CODE),
         "sil_thr": threshold,
     }
@@ -87,16 +89,24 @@ def export(state: Path, like: Path, output: Path, *, flow: str, steps: int, guid
         shutil.copy(like / name, output / name)
     shutil.copy(Path(__file__).with_name("NOTICE"), output / "NOTICE")
     model = load_model_config(like)
-    token_of = load_file(like / "speech_tokenizer.safetensors")["perm"][: NUM_CODES * PHASES].long()
+    described: dict[str, Any] = json.loads((like / "model.json").read_text())
+    ids = speech_tokenizer.token_ids(described["silent_tokens"], _FIRST_SPECIAL)
+    token_of = ids[: NUM_CODES * PHASES]
     _saved(llm_weights(run.averaged_weights(state, "llm"), token_of), output / "llm.safetensors")
     _saved(flow_weights(run.averaged_weights(state, flow), token_of, _FIRST_SPECIAL), output / "flow.safetensors")
     values = run.averaged_weights(state, "vocoder")
     names = sorted(vocoder_shapes(model.vocoder))
     _saved({name: values[f"values.{index}"] for index, name in enumerate(names)}, output / "vocoder.safetensors")
-    _saved(tokenizer_weights(run.averaged_weights(state, "tokenizer"), like), output / "speech_tokenizer.safetensors")
-    described: dict[str, Any] = json.loads((like / "model.json").read_text())
+    _saved(tokenizer_weights(run.averaged_weights(state, "tokenizer"), ids), output / "speech_tokenizer.safetensors")
     described["flow"]["decoder"]["cfm_params"] |= {"inference_steps": steps, "inference_cfg_rate": guidance}
-    described["speech_tokenizer"] |= {"levels": list(LEVELS), "phases": PHASES}
+    described["default_voice"] = next(iter(VOICES))
+    described["sampling"]["win_size"] = PHASES - 1
+    described["speech_tokenizer"] |= {
+        "levels": list(LEVELS),
+        "content_codes": NUM_CODES,
+        "phases": PHASES,
+        "note": f"token id = perm[code*{PHASES} + (t mod {PHASES})]",
+    }
     (output / "model.json").write_text(json.dumps(described, indent=1) + "\n")
 
 

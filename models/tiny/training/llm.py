@@ -3,10 +3,12 @@
     python -m models.tiny.training.llm --corpus corpus --state state --tokenizer models/tiny/tokenizer.json --minutes 12
 
 A token is a code and a phase (RECIPE.md says why), so the two 6761-row tables are trained as a row for each code and
-one for each phase; their sum is exactly upstream's table, and the softmax over it factors.
+one for each phase; their sum is exactly upstream's table, and the softmax over it factors. A code's row is the sum of
+its own and of one for each of its levels: rare codes have much in common with others.
 """
 
 import argparse
+import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -21,8 +23,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset
 
-from . import run, shards, speech_tokenizer
-from .speech_tokenizer import NUM_CODES, PHASES
+from . import codes, run
+from .codes import Told
+from .speech_tokenizer import LEVELS, NUM_CODES, PHASES, levels_of
 from .voices import VOICES
 
 HIDDEN, LAYERS, HEADS, HEAD_DIM, FEED_FORWARD, VOCABULARY = 320, 8, 5, 64, 768, 1536
@@ -36,6 +39,8 @@ _LENGTH, _BATCH = 512, 128
 _MIX_TEXT, _MIX_SPEECH = 5, 15
 _IGNORED: Final = -1
 _DROPOUT: Final = 0.08
+# A document's end, so that a clause which ends with a comma, or with nothing, is not gone on with.
+_ENDS, _ENDS_AT_COMMA, _UNPUNCTUATED = 0.12, 0.5, 0.2
 _SPECIAL_BASE: Final = NUM_CODES  # ids in a document: codes, then specials; text has ids of its own
 _NUM_HELD_OUT: Final = 256  # utterances that are not trained on: by their loss is judged
 _CHECKED_EVERY: Final = 250  # steps
@@ -97,6 +102,7 @@ class SpeechLlm(nn.Module):
         self.norm = nn.RMSNorm(HIDDEN, _EPS)
         # Each twice: rows that are fed, rows that score.
         self.code_rows = nn.ParameterList(_rows(NUM_CODES) for _ in range(2))
+        self.level_rows = nn.ParameterList(_rows(sum(LEVELS)) for _ in range(2))
         self.phase_rows = nn.ParameterList(_rows(PHASES) for _ in range(2))
         self.special_rows = nn.ParameterList(_rows(NUM_SPECIAL + 1) for _ in range(2))  # the last: any unused id
         nn.init.normal_(self.embed_tokens.weight, std=0.05)
@@ -106,7 +112,7 @@ class SpeechLlm(nn.Module):
 
     def forward(self, ids: torch.Tensor, phases: torch.Tensor, is_text: torch.Tensor) -> torch.Tensor:
         """ids [B, L] of the text's table or of the documents' -> [B, L, 320]. `phases` [B, L], PHASES for none."""
-        table = torch.cat((self.code_rows[0], self.special_rows[0]))
+        table = torch.cat((code_table(self.code_rows[0], self.level_rows[0]), self.special_rows[0]))
         phase_table = functional.pad(self.phase_rows[0], (0, 0, 0, 1))
         speech = table[ids.clamp(max=len(table) - 1) * ~is_text] + phase_table[phases]
         x = torch.where(is_text[..., None], self.embed_tokens(ids * is_text), speech)
@@ -118,7 +124,7 @@ class SpeechLlm(nn.Module):
 
     def loss(self, hidden: torch.Tensor, targets: torch.Tensor, phases: torch.Tensor) -> torch.Tensor:
         """[n, 320], documents' ids [n] and phases [n] -> [n]: exactly the softmax over upstream's 6761 rows."""
-        codes = (hidden @ self.code_rows[1].T.to(hidden.dtype)).float()
+        codes = (hidden @ code_table(self.code_rows[1], self.level_rows[1]).T.to(hidden.dtype)).float()
         phase = (hidden @ self.phase_rows[1].T.to(hidden.dtype)).float()
         special = (hidden @ self.special_rows[1].T.to(hidden.dtype)).float()
         special = special + torch.tensor([0.0] * NUM_SPECIAL + [math.log(NUM_UNUSED)], device=hidden.device)
@@ -127,6 +133,13 @@ class SpeechLlm(nn.Module):
         code = codes.gather(1, (targets * is_code)[:, None])[:, 0] + phase.gather(1, (phases % PHASES)[:, None])[:, 0]
         other = special.gather(1, ((targets - NUM_CODES) * ~is_code)[:, None])[:, 0]
         return total - torch.where(is_code, code, other)
+
+
+def code_table(code_rows: torch.Tensor, level_rows: torch.Tensor) -> torch.Tensor:
+    """[codes, 320]: of each code its own row, and those of its levels."""
+    levels = levels_of(torch.arange(NUM_CODES, device=code_rows.device))
+    has_level = torch.cat([functional.one_hot(each, count) for each, count in zip(levels, LEVELS, strict=True)], dim=1)
+    return code_rows + has_level.to(level_rows.dtype) @ level_rows
 
 
 def _rows(number: int) -> nn.Parameter:
@@ -141,25 +154,10 @@ def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Ten
 class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
     """Batches of documents: utterances of one voice joined until 512 places are full, half of them interleaved."""
 
-    def __init__(
-        self,
-        corpus: shards.Corpus,
-        codes: npt.NDArray[np.int64],
-        tokenizer: Path,
-        indices: Sequence[int],
-        batch: int,
-        seed: int,
-    ) -> None:
-        self._codes = [
-            codes[start // 2 : (start + frames) // 2].astype(np.int64)
-            for start, frames in zip(corpus.starts, corpus.frames, strict=True)
-        ]
-        self._texts = corpus.texts
-        self._voices = corpus.voices
+    def __init__(self, told: Told, tokenizer: Path, indices: Sequence[int], batch: int, seed: int) -> None:
+        self._codes, self._texts = told.codes, told.texts
         self._tokenizer_path = tokenizer
-        self._by_voice = [
-            [index for index in indices if corpus.voices[index] == number] for number in range(len(VOICES))
-        ]
+        self._by_voice = [[index for index in indices if told.voices[index] == number] for number in range(len(VOICES))]
         self._by_voice = [each for each in self._by_voice if each]
         self._batch, self._seed = batch, seed
 
@@ -189,7 +187,8 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
         sizes = [len(each) for each in self._by_voice]
         voice = rng.choices(self._by_voice, [max(size, max(sizes) / 3) for size in sizes])[0]
         tokenizer = dropping if rng.random() < 0.25 else plain
-        text: list[int] = []
+        text: list[list[int]] = []
+        last = ""
         codes: list[npt.NDArray[np.int64]] = []
         room = _LENGTH - num_prefix - 3
         for index in rng.choices(voice, k=8):
@@ -201,11 +200,14 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
                     break
                 continue
             room -= needed
-            text += ids
+            text.append(ids)
+            last = written
             codes.append(self._codes[index])
-            if rng.random() < 0.12:
+            if rng.random() < (_ENDS_AT_COMMA if written.endswith(",") else _ENDS):
                 break
-        return text, np.concatenate(codes) if codes else np.zeros(0, np.int64)
+        if last and rng.random() < _UNPUNCTUATED:
+            text[-1] = tokenizer.encode(last.rstrip(",.?!")).ids
+        return list(itertools.chain(*text)), np.concatenate(codes) if codes else np.zeros(0, np.int64)
 
 
 Columns = tuple[list[int], list[int], list[int], list[int], list[int]]
@@ -267,14 +269,14 @@ def _disturbed(ids: torch.Tensor, phases: torch.Tensor) -> torch.Tensor:
 class _Trainer:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._corpus = shards.load(
-            shards.shard_paths(options.corpus), ("mel",), options.device, max_hours=options.hours
+        self._told = (
+            codes.load(options.corpus)
+            if options.corpus.is_file()
+            else codes.of_corpus(options.corpus, options.state, options.device, options.hours)
         )
-        encoder = speech_tokenizer.trained(options.state, options.device)
-        self._codes = speech_tokenizer.all_codes(encoder, self._corpus).cpu().numpy()
-        self._corpus.arrays.clear()
-        hours = [round(self._corpus.hours(number), 2) for number in range(len(VOICES))]
-        print(f"llm: {hours} hours, {len(np.unique(self._codes))} codes used", flush=True)
+        hours = [round(self._told.hours(number), 2) for number in range(len(VOICES))]
+        num_used = len(np.unique(np.concatenate(self._told.codes)))
+        print(f"llm: {hours} hours, {num_used} codes used", flush=True)
         self.model = SpeechLlm().to(options.device)
         run.compile_each(self.model.layers, options)
         self._loss_of_each = run.compiled(self.model.loss, options)
@@ -298,13 +300,13 @@ class _Trainer:
 
     def batches(self, indices: npt.NDArray[np.int64], seed: int, processes: int) -> Iterator[Sequence[torch.Tensor]]:
         batch = max(int(_BATCH * self._options.batch_share), 2)
-        documents = Documents(self._corpus, self._codes, self._options.tokenizer, indices.tolist(), batch, seed)
+        documents = Documents(self._told, self._options.tokenizer, indices.tolist(), batch, seed)
         is_cuda = self._options.device.type == "cuda"
         return iter(DataLoader(documents, batch_size=None, num_workers=processes, pin_memory=is_cuda))
 
     def split(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Utterances to train on, and those held out. A larger corpus deals them anew."""
-        order = np.random.default_rng(0).permutation(len(self._corpus.texts))
+        order = np.random.default_rng(0).permutation(len(self._told.texts))
         num_held_out = min(_NUM_HELD_OUT, len(order) // 10)
         return order[num_held_out:], order[:num_held_out]
 

@@ -102,11 +102,6 @@ def low_precision(options: argparse.Namespace) -> torch.autocast:
     return torch.autocast(options.device.type, torch.bfloat16, enabled=options.device.type == "cuda")
 
 
-def full_precision(device: torch.device) -> torch.autocast:
-    """Float32 within `low_precision`."""
-    return torch.autocast(device.type, enabled=False)
-
-
 @dataclass(frozen=True, slots=True)
 class _Good:
     num_steps: int

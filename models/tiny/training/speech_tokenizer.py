@@ -19,10 +19,12 @@ from torch.nn import functional
 from . import run, shards
 from .voices import VOICES
 
-LEVELS: Final = (4, 4, 4, 3, 3)
+LEVELS: Final = (5, 5, 5, 5, 5)
 NUM_CODES: Final = math.prod(LEVELS)
-PHASES: Final = 11
-SILENT_CODE: Final = 527
+# A token is a code and a phase, so that none is drawn twice within the window of upstream's sampling: one less than
+# these. More -> fewer codes, which lose words; fewer -> a wider part of what is drawn again (RECIPE.md).
+PHASES: Final = 2
+SILENT_CODE: Final = 0  # all channels at their lowest level; training keeps sounds away from it
 SILENT_BELOW: Final = -7.2  # mean of the 80 bins' log mel, in both frames
 MEL_SHIFT, MEL_SCALE = 6.0, 4.0
 _MARGIN: Final = 1e-3
@@ -82,6 +84,17 @@ def rounded(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (bounded + (level - bounded).detach()) / (levels // 2), codes
 
 
+def levels_of(codes: torch.Tensor) -> torch.Tensor:
+    """[...] -> [5, ...]: the level of each channel."""
+    places = [math.prod(LEVELS[:index]) for index in range(len(LEVELS))]
+    return torch.stack([codes // place % level for place, level in zip(places, LEVELS, strict=True)])
+
+
+def is_silent(mel: torch.Tensor) -> torch.Tensor:
+    """[B, 80, T] -> [B, T / 2]."""
+    return mel.mean(1).reshape(len(mel), -1, 2).amax(2) < SILENT_BELOW
+
+
 @functools.cache
 def _levels_and_places(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """[1, 5, 1] both: of each channel, how many levels, and what one is worth in the code."""
@@ -105,12 +118,12 @@ class Tokenizer(nn.Module):
     def forward(self, mel: torch.Tensor, voice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """-> mel as told [B, 80, T], phonemes, pitch and voicing [B, 194, T]."""
         quantised, _ = rounded(self.encoder(mel))
-        return self._decoded(quantised, voice)
+        return self._decoded(torch.where(is_silent(mel)[:, None], -1.0, quantised), voice)
 
     def told(self, codes: torch.Tensor, voice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Decode codes [B, T / 2] to the values of `forward`."""
-        levels, places = _levels_and_places(codes.device)
-        level = codes[:, None] // places % levels
+        levels, _ = _levels_and_places(codes.device)
+        level = levels_of(codes).transpose(0, 1)
         return self._decoded((level - levels // 2) / (levels // 2), voice)
 
     def _decoded(self, quantised: torch.Tensor, voice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -132,9 +145,9 @@ def frame_voices(corpus: shards.Corpus) -> torch.Tensor:
 
 def codes_of(encoder: Encoder, mel: torch.Tensor) -> torch.Tensor:
     """[T, 80] of one utterance -> [T / 2], silence told by its loudness."""
-    _, codes = rounded(encoder(mel.T[None].float()))
-    loudest = mel.float().mean(1).reshape(-1, 2).amax(1)
-    return torch.where(loudest < SILENT_BELOW, SILENT_CODE, codes[0])
+    mel = mel.T[None].float()
+    _, codes = rounded(encoder(mel))
+    return torch.where(is_silent(mel), SILENT_CODE, codes)[0]
 
 
 @torch.inference_mode()
@@ -150,11 +163,21 @@ def all_codes(encoder: Encoder, corpus: shards.Corpus) -> torch.Tensor:
             index = torch.tensor(starts[first : first + _AT_ONCE], device=mel.device)[:, None] + torch.arange(
                 frames, device=mel.device
             )
-            batch = mel[index].float()
-            _, found = rounded(encoder(batch.transpose(1, 2)))
-            loudest = batch.mean(2).reshape(len(batch), -1, 2).amax(2)
-            codes[index[:, ::2] // 2] = torch.where(loudest < SILENT_BELOW, SILENT_CODE, found).short()
+            batch = mel[index].float().transpose(1, 2)
+            _, found = rounded(encoder(batch))
+            codes[index[:, ::2] // 2] = torch.where(is_silent(batch), SILENT_CODE, found).short()
     return codes
+
+
+def token_ids(silent_tokens: Sequence[int], num_tokens: int) -> torch.Tensor:
+    """[num_tokens]: the id of each code and phase, code-major, then those that are never drawn.
+
+    Phases of the silent code are silent tokens, so upstream's rule for silence works as meant.
+    """
+    silent = sorted(silent_tokens)
+    others = sorted(set(range(num_tokens)) - set(silent))
+    place = SILENT_CODE * PHASES
+    return torch.tensor([*others[:place], *silent[:PHASES], *others[place:], *silent[PHASES:]])
 
 
 def trained(state: Path, device: torch.device) -> Encoder:

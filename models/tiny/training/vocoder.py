@@ -21,7 +21,8 @@ from .hift import LOOK_RIGHT, SAMPLE_RATE_HZ, Vocoder
 from .voices import VOICES
 
 _LEFT, _MAIN = 6, 34  # frames of a crop: left out of the losses, and within
-_BATCH: Final = 48
+_BATCH: Final = 24
+_SPECTRAL_WEIGHT: Final = 20
 _CONVOLUTIONS_TRIED: Final = 4  # algorithms of each, before the first step
 _DISCRIMINATED_FROM: Final = 0.1  # of the stage's time
 _RESOLUTIONS: Final = (256, 512, 1024, 2048)
@@ -197,7 +198,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             filtered = model.filter(weights, mel, spectra)
         skipped = _LEFT * shards.SAMPLES_PER_FRAME
         made, told = model.samples(filtered)[:, skipped:], wanted[:, skipped:]
-        losses = {"spectral": 8 * spectral(made, told), "pitch": pitch_loss(found[:, _LEFT:], pitch[:, _LEFT:])}
+        losses = {
+            "spectral": _SPECTRAL_WEIGHT * spectral(made, told),
+            "pitch": pitch_loss(found[:, _LEFT:], pitch[:, _LEFT:]),
+        }
         return losses, made, told
 
     def step_by_spectra() -> tuple[run.Losses, run.Losses]:
