@@ -1,9 +1,8 @@
 """Write a model directory from the trained states, in upstream's names: what `voicegate serve --model` loads.
 
-    python -m models.tiny.training.export --state state --like models/tiny --corpus corpus --output new-model
+    python -m models.tiny.training.export --state state --like models/tiny --output new-model
 
-The two voices' prompts are utterances of the corpus, chosen by `--prompt VOICE=TEXT`; each is tokenised by the trained
-tokenizer, as `voicegate voices add` would.
+`prompts` makes its voices.
 """
 
 import argparse

@@ -48,10 +48,9 @@ step vocoder "$last_card" "$(share 0.78)" --hours 12 --model models/tiny/model.j
 vocoder=$!
 step speech_tokenizer 0 "$(share 0.04)" --hours 8
 # One after the other: the flow beside it left the LLM a quarter of its steps.
-step llm 0 "$(share 0.3)" --tokenizer models/tiny/tokenizer.json
-step flow 0 "$(share 0.25)"
-step distil 0 "$(share 0.12)" --steps 5
+step llm 0 "$(share 0.35)" --tokenizer models/tiny/tokenizer.json
+step flow 0 "$(share 0.38)"
+python3 -m models.tiny.training.codes --corpus "$work/corpus" --state "$work/state" --hours 50 --output "$work/codes.npz" --device cuda
 wait $vocoder
 pack
-python3 -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" \
-    --flow distilled_flow --steps 5 --guidance 0
+python3 -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" --steps 6
