@@ -1,6 +1,6 @@
 """`make demo`: the tiny model behind a real socket speaks a paragraph that arrives as an LLM would write it.
 
-python -m voicegate.bench.demo [--tokens-per-s 30] [--voice rms] [--mode auto] [--seed 1] [--directory .]
+python -m voicegate.bench.demo [--tokens-per-s 30] [--voice woman] [--mode auto] [--seed 1] [--directory .]
 """
 
 import argparse

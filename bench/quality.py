@@ -1,7 +1,7 @@
 """Word error rate of the loaded model by pocketsphinx (default English), over everyday sentences spoken whole.
 
-    python -m voicegate.bench.quality [--voices rms slt] [--modes clause bistream] [--output bench/results/quality.json]
-        [--device cuda] [--set kv_dtype=float8] [--seeds 4]
+    python -m voicegate.bench.quality [--voices woman man] [--modes clause bistream]
+        [--output bench/results/quality.json] [--device cuda] [--set kv_dtype=float8] [--seeds 4]
     python -m voicegate.bench.quality --keep DIR ...    # speak only, into DIR: where there is no recogniser
     python -m voicegate.bench.quality --of DIR ...      # hear what another run kept
 
@@ -133,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
-    parser.add_argument("--voices", nargs="+", default=["rms", "slt"])
+    parser.add_argument("--voices", nargs="+", default=["woman", "man"])
     parser.add_argument("--modes", nargs="+", default=["clause", "bistream"], choices=["clause", "bistream"])
     parser.add_argument("--seeds", type=int, default=1, help="times that the sentences are spoken (default: 1)")
     parser.add_argument("--output", type=Path, default=environment.REPOSITORY / "bench" / "results" / "quality.json")

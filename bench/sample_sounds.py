@@ -1,6 +1,6 @@
-"""The sound files of the README: each embedded voice says a sentence through a real gateway, as MP3.
+"""The sound files of the README: the embedded voices say a sentence through a real gateway, as MP3.
 
-    python -m voicegate.bench.sample_sounds [--directory docs/sounds] [--model-dir models/tiny]
+    python -m voicegate.bench.sample_sounds [--directory docs/sounds] [--model-dir models/tiny] [--voices woman man]
 
 A voice's file is its name. MP3, because every browser plays it.
 """
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 from urllib.request import Request, urlopen
 
-from voicegate.clients.python.client import connect
 from voicegate.engine.interface import EngineError
 from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.config import GatewayConfig
@@ -23,7 +22,7 @@ TEXT: Final = "Good morning, and thank you for waiting. Your train to the coast 
 _SEED: Final = 1  # equal files for equal voices
 
 
-async def make(model_dir: Path | None, directory: Path) -> list[Path]:
+async def make(model_dir: Path | None, directory: Path, voices: Sequence[str]) -> list[Path]:
     """Returns the files."""
     # They import torch.
     from voicegate.gateway.cli.local import local_gateway  # noqa: PLC0415
@@ -32,8 +31,6 @@ async def make(model_dir: Path | None, directory: Path) -> list[Path]:
     configure_logs("warning", "console")
     config = GatewayConfig() if model_dir is None else GatewayConfig(model_dir=model_dir)
     async with local_gateway(config) as url:
-        async with connect(url) as gate:
-            voices: Sequence[str] = gate.ready.voices
         address = url.replace("ws://", "http://").partition("/v1/")[0] + "/v1/audio/speech"
         return [await asyncio.to_thread(say, address, voice, directory) for voice in voices]
 
@@ -51,10 +48,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=Path("docs/sounds"))
     parser.add_argument("--model-dir", type=Path, help="(default: the embedded model)")
+    parser.add_argument("--voices", nargs="+", default=["woman", "man"])
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
     try:
-        paths = asyncio.run(make(options.model_dir, options.directory))
+        paths = asyncio.run(make(options.model_dir, options.directory, options.voices))
     except (CommandError, EngineError, OSError) as error:
         print(f"sample_sounds: {error}", file=sys.stderr)
         return 1

@@ -130,7 +130,7 @@ def rows(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=environment.REPOSITORY / "models" / "tiny")
-    parser.add_argument("--voices", nargs="+", default=["rms", "slt"])
+    parser.add_argument("--voices", nargs="+", default=["woman", "man"])
     parser.add_argument("--rates", nargs="+", type=float, default=[1, 2, 3, 5, 10], help="words a second")
     parser.add_argument("--texts", type=int, default=6, help="how many sentences of an agent (default: 6)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")

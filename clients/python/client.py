@@ -1,7 +1,7 @@
 """The Python client: `connect` to a gateway, open contexts, feed text, read audio. Errors are in errors.py.
 
     async with connect("ws://127.0.0.1:8080") as gate:
-        context = await gate.open(voice="rms")
+        context = await gate.open(voice="woman")
         await context.say("Hello, ")     # as the LLM writes it
         await context.say("world.")
         await context.end()

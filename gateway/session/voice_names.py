@@ -43,7 +43,7 @@ class VoiceNames:
 
 
 def is_mix(name: str, info: EngineInfo, aliases: Mapping[str, str] = _NO_ALIASES) -> bool:
-    """Whether it names several voices, one of them known here: "rms+slt", "rms(2)+slt(1)" or "rms:0.3,slt:0.7"."""
+    """Whether it names several voices, one of them known here: "ann+ben", "ann(2)+ben(1)" or "ann:0.3,ben:0.7"."""
     if len(name) > _MAX_MIX_CHARS:
         return False
     known = {voice.name for voice in info.voices}.union(aliases)

@@ -514,7 +514,7 @@ async def test_a_failure_never_touches_another(case: Case) -> None:
 
 # --- voices that come and go ------------------------------------------------------------------------------
 
-RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
+RECORDING = (TINY_MODEL_DIR / "voices" / "man_prompt.wav").read_bytes()
 TRANSCRIPT = "Hello there, it is very nice to meet you."
 
 
@@ -588,4 +588,4 @@ async def test_voices_need_a_running_engine(case: Case) -> None:
     with pytest.raises(EngineStopped):
         await case.engine.add_voice(NewVoice("guest", RECORDING))
     with pytest.raises(EngineStopped):
-        await case.engine.remove_voice("rms")
+        await case.engine.remove_voice("woman")

@@ -14,7 +14,7 @@ from voicegate.gateway.server.run import running_gateway
 from voicegate.protocol import messages as wire
 
 TEXT = "The train to the coast leaves at half past seven."
-VOICE, SEED = "rms", 3
+VOICE, SEED = "woman", 3
 
 
 async def native_pcm(url: str) -> bytes:

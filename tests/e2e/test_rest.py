@@ -44,7 +44,7 @@ async def url() -> AsyncIterator[str]:
 async def test_others_are_served_and_who_goes_on_sounds_as_if_it_had_not_rested(url: str) -> None:
     async with asyncio.timeout(2 * PATIENCE_S), connect_to(url) as client, connect_to(url) as other:
         for context in ("rests", "in one go"):
-            await client.send(wire.Open(context, voice="rms", format=PCM, seed=3, mode="clause"))
+            await client.send(wire.Open(context, voice="woman", format=PCM, seed=3, mode="clause"))
             await client.send(wire.Text(context, FIRST), wire.Flush(context))
         await client.send(wire.Text("in one go", SECOND), wire.End("in one go"))
         wanted = await samples_of(client, "in one go")
@@ -65,7 +65,7 @@ async def test_others_are_served_and_who_goes_on_sounds_as_if_it_had_not_rested(
 async def test_a_last_word_without_blank_or_flush_is_heard_and_leaves_its_place(url: str) -> None:
     """As an agent leaves it that calls a tool, or waits for an answer."""
     async with asyncio.timeout(2 * PATIENCE_S), connect_to(url) as client:
-        await client.send(wire.Open("a", voice="rms", format=PCM))
+        await client.send(wire.Open("a", voice="woman", format=PCM))
         for token in ("How", " can", " I", " help", " you"):
             await client.send(wire.Text("a", token))
         await client.until(wire.Alignment, "a")

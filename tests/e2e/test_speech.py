@@ -48,7 +48,7 @@ def samples_of(context: Context, audio: list[Audio]) -> npt.NDArray[np.int16]:
 
 
 async def test_streamed_text_is_understood(gate: Gate) -> None:
-    context = await gate.open(voice="rms", seed=3, lead_ms=60_000)
+    context = await gate.open(voice="woman", seed=3, lead_ms=60_000)
     audio = await hear(context, TEXT)
     assert isinstance(context.result, Done)
     samples = samples_of(context, audio)

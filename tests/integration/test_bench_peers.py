@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def arguments(tmp_path: Path) -> list[str]:
     if not (tmp_path / "packages").exists():
         standin.packages(tmp_path / "packages")
-        standin.model(tmp_path / "model", voice="slt")
+        standin.model(tmp_path / "model", voice="man")
         quick_model(tmp_path / "ours")
     directories = {"--packages": tmp_path / "packages", "--peer-model": tmp_path / "model"}
     directories |= {"--model": tmp_path / "ours", "--json": tmp_path / "peers.json", "--logs": tmp_path / "logs"}
@@ -103,7 +103,7 @@ def test_upstreams_classes_are_given_a_text_whole_and_as_it_is_written(tmp_path:
 
 def test_upstream_makes_the_voice_that_it_has_not(tmp_path: Path) -> None:
     path = upstream.packages(tmp_path / "upstream")
-    source = standin.model(tmp_path / "source", voice="slt")
+    source = standin.model(tmp_path / "source", voice="man")
     flags = ["--upstream", str(path), "--peer-model", str(source), "--json", str(tmp_path / "peers.json")]
     with deadline():
         peers.main(
@@ -216,7 +216,7 @@ def test_audio_counts_by_the_rate_that_a_peer_tells(tmp_path: Path, monkeypatch:
         ("--peer-model", "empty", r"empty is no peer's model \(reference\.json: .*bench\.peers\.generated"),
         ("--peer-model", "spoken", r"spoken has no recording"),
         ("--model", "empty", r"empty is not a voicegate model directory"),
-        ("--model", "tiny-without-voices", r"has no voice 'slt'"),
+        ("--model", "tiny-without-voices", r"has no voice 'man'"),
         ("--json", "empty", "empty is no result of bench.peers"),
         ("--json", "half.json/below.json", r"below\.json cannot be written"),
         ("--json", "half.json", r"half\.json is no result of bench.peers"),
@@ -236,7 +236,7 @@ def test_what_is_wrong_is_told_before_a_server_is_started(
     broken = tmp_path / "broken" / "vllm_omni" / "deploy" / "cosyvoice3.yaml"
     broken.parent.mkdir(parents=True)
     broken.write_text("stages: [")
-    standin.model(tmp_path / "spoken", voice="slt")
+    standin.model(tmp_path / "spoken", voice="man")
     (tmp_path / "spoken" / "reference.wav").unlink()
     (tmp_path / "tiny-without-voices").mkdir()
     shutil.copy(TINY_MODEL_DIR / "model.json", tmp_path / "tiny-without-voices")

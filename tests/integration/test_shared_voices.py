@@ -21,7 +21,7 @@ from voicegate.engine.voices.voice import save_pace
 from voicegate.gateway.cli.replicas import sites_of
 from voicegate.gateway.config import GatewayConfig
 
-RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
+RECORDING = (TINY_MODEL_DIR / "voices" / "man_prompt.wav").read_bytes()
 TEXT = "Hello there, it is very nice to meet you."
 
 
@@ -67,6 +67,6 @@ async def test_a_voice_of_the_directory_is_there_at_once_and_keeps_its_tuned_pac
         save_pace(path, VoicePace(2.0, 0.7))
         tuned = path.read_bytes()
         await replaced(engine)
-        assert engine._serving[0].voices == {"rms", "slt", "guest"}
+        assert engine._serving[0].voices == {"woman", "man", "guest"}
         await spoken(engine, "guest")
         assert path.read_bytes() == tuned

@@ -81,7 +81,7 @@ def test_help_and_version(client: Environment) -> None:
         ("convert", "from", "to"),
         ("voices",),
         ("voices", "add", "anna", "--wav", "anna.wav"),
-        ("voices", "add", "anna", "--wav", str(TINY / "voices" / "rms_prompt.wav"), "--model-dir", str(TINY)),
+        ("voices", "add", "anna", "--wav", str(TINY / "voices" / "woman_prompt.wav"), "--model-dir", str(TINY)),
         ("say", "Hello"),
         ("say", "Hello", "-o", "x.opus"),
     ],

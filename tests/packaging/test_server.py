@@ -53,8 +53,8 @@ def test_nothing_of_this_tree_is_seen(server: Environment) -> None:
 
 
 def test_the_installed_model_is_found(server: Environment) -> None:
-    shown = server.run("voicegate", "voices", "show", "rms").stdout
-    assert f"{server.packages / 'voicegate_tiny_model' / 'tiny' / 'voices' / 'rms.safetensors'}" in shown
+    shown = server.run("voicegate", "voices", "show", "woman").stdout
+    assert f"{server.packages / 'voicegate_tiny_model' / 'tiny' / 'voices' / 'woman.safetensors'}" in shown
 
 
 def test_the_lines_of_the_readme_speak(url: str, client: Environment) -> None:

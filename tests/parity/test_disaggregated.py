@@ -65,9 +65,9 @@ def two_token2wavs(model_dir: Path) -> tuple[EngineConfig, tuple[Stages, ...]]:
         spare_voices=0,
     )
     model = load_model_config(model_dir)
-    voice = load_voices(model_dir, model)["rms"]
+    voice = load_voices(model_dir, model)["woman"]
     voice = replace(voice, speech_tokens=voice.speech_tokens[:25], mel=voice.mel[:50])
-    return config, load_all_stages(config, model, {"rms": voice})
+    return config, load_all_stages(config, model, {"woman": voice})
 
 
 def free(stages: Stages) -> tuple[int, int]:

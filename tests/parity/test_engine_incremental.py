@@ -24,7 +24,7 @@ def pieces(text: str) -> list[str]:
 class Writer:
     """Writes into one utterance at a pace; the engine answers at once, on its clock."""
 
-    def __init__(self, *, mode: SpeakingMode = MODE, seed: int = 1, voice: str = "rms") -> None:
+    def __init__(self, *, mode: SpeakingMode = MODE, seed: int = 1, voice: str = "woman") -> None:
         self.engine = HandDrivenEngine(STALLING)
         self.utterance_id: UtteranceId = self.engine.submit("u", mode=mode, seed=seed, voice=voice)
         self.first_audio_s: float | None = None
@@ -176,7 +176,7 @@ def test_two_that_grow_beside_each_other_are_what_they_are_alone() -> None:
     expected = alone.end().pcm
     writer = Writer()
     engine = writer.engine
-    other = engine.submit("other", mode=MODE, seed=7, voice="slt")
+    other = engine.submit("other", mode=MODE, seed=7, voice="man")
     for word in pieces(SENTENCE):
         engine.core.push_text(other, word)
         writer.write([word])

@@ -38,8 +38,8 @@ def stages_with(voices: dict[str, ReadyVoice]) -> tuple[Stages, Overheard]:
 
 
 def without_transcript(*, is_fixed: bool) -> ReadyVoice:
-    """rms as prompt audio in an unknown language, or as nothing but its speaker embedding."""
-    stages, ready = tiny_stages(), tiny_stages().voices["rms"]
+    """woman as prompt audio in an unknown language, or as nothing but its speaker embedding."""
+    stages, ready = tiny_stages(), tiny_stages().voices["woman"]
     voice = replace(ready.voice, transcript="", prompt_text="")
     if is_fixed:
         voice = replace(voice, speech_tokens=voice.speech_tokens[:0], mel=torch.zeros(0, 80))
@@ -82,7 +82,7 @@ def test_an_instruction_takes_the_place_of_transcript_and_speech(mode: SpeakingM
     engine = HandDrivenEngine(stages=stages)
     utterance_id = engine.submit("u", mode=mode)
     engine.core.cancel(utterance_id, None)
-    request = UtteranceRequest(UtteranceId("v"), "rms", PCM, mode, instruct="Speak slowly.")
+    request = UtteranceRequest(UtteranceId("v"), "woman", PCM, mode, instruct="Speak slowly.")
     engine.heard[request.utterance_id] = Heard()
     engine.core.submit(request, seed=1)
     engine.core.push_text(request.utterance_id, TEXT)
@@ -99,13 +99,13 @@ def test_an_instruction_takes_the_place_of_transcript_and_speech(mode: SpeakingM
 def test_no_instruction_is_zero_shot(instruct: str | None) -> None:
     stages, llm = stages_with({})
     engine = HandDrivenEngine(stages=stages)
-    request = UtteranceRequest(UtteranceId("u"), "rms", PCM, SpeakingMode.CLAUSE, instruct=instruct)
+    request = UtteranceRequest(UtteranceId("u"), "woman", PCM, SpeakingMode.CLAUSE, instruct=instruct)
     engine.heard[request.utterance_id] = Heard()
     engine.core.submit(request, seed=1)
     engine.core.push_text(request.utterance_id, TEXT)
     engine.core.end_text(request.utterance_id)
     engine.step()
-    voice = stages.voices["rms"].voice
+    voice = stages.voices["woman"].voice
     assert llm.requests[0].prompt.speech_ids == tuple(voice.speech_tokens.tolist())
     engine.core.cancel(request.utterance_id, None)
 

@@ -79,9 +79,9 @@ def test_an_llm_launch_that_fails_beside_a_running_batch_ends_those_it_was_for(m
 
 def test_speech_at_once_with_others_is_the_speech_alone() -> None:
     texts = {
-        "a": ("rms", "The coffee is still hot."),
-        "b": ("slt", "It is a fine day for a walk."),
-        "c": ("rms", "Yes."),
+        "a": ("woman", "The coffee is still hot."),
+        "b": ("man", "It is a fine day for a walk."),
+        "c": ("woman", "Yes."),
     }
     by_themselves = {
         name: samples(HandDrivenEngine().speak(name, [text], voice=voice, seed=seed))

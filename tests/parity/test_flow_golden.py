@@ -247,7 +247,7 @@ def test_tiny_model_of_both_voices_in_one_batch(tiny_runner: FlowRunner) -> None
     with np.load(GOLDEN_DIR / "tiny_reference.npz") as archive:
         reference = {key: archive[key] for key in archive.files}
     streams, expected = [], []
-    for voice in ("rms", "slt"):
+    for voice in ("woman", "man"):
         tensors = load_state_dict(TINY_MODEL_DIR / "voices" / f"{voice}.safetensors")
         prompt = FlowPrompt(tensors["speech_tokens"].long(), tensors["mel"].float(), tensors["embedding"])
         stream = tiny_runner.open(tiny_runner.prepare(prompt))

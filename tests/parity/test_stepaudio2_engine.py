@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.golden import TINY_MODEL_DIR
+from tests.support.golden import TINY_MODEL_DIR, TINY_VOICES
 from tests.support.stepaudio2_engine import config_for, flow_of, stages_of, with_memory, write_model
 from tests.support.tiny_engine import HandDrivenEngine, Heard
 from voicegate.engine import units
@@ -64,7 +64,7 @@ def begin(
     name: str,
     text: str,
     *,
-    voice: str = "rms",
+    voice: str = "woman",
     mode: SpeakingMode = SpeakingMode.CLAUSE,
     speed: float = 1.0,
 ) -> UtteranceId:
@@ -88,7 +88,7 @@ def samples(heard: Heard) -> torch.Tensor:
     return torch.from_numpy(np.frombuffer(heard.pcm, "<i2").astype(np.float32)) / 32767
 
 
-def rendered(stages: Stages, tokens: list[int], voice: str = "rms") -> torch.Tensor:
+def rendered(stages: Stages, tokens: list[int], voice: str = "woman") -> torch.Tensor:
     """Flow and vocoder over the tokens, with nothing in between."""
     flow = flow_of(stages)
     prompt = stages.voices[voice].flow_prompt.rendered
@@ -137,7 +137,7 @@ def test_speed(stages: Stages, opened: list[ChunkStream], speed: float) -> None:
 
 def test_a_voice_may_come_and_go_while_the_engine_speaks(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=stages)
-    known = stages.voices["rms"].voice
+    known = stages.voices["woman"].voice
     answers: list[ReadyVoice | EngineError] = []
     begin(engine, "meanwhile", TEXTS[1])
     for _ in range(30):
@@ -194,4 +194,4 @@ def test_the_engine_loads_warms_up_and_tells_what_it_is(model_dir: Path) -> None
     loaded = load_engine(config_for(model_dir, threads=1), lambda _: None)
     loaded.close()
     assert (loaded.info.model, loaded.info.family) == ("tiny-stepaudio2", "cosyvoice2-stepaudio2")
-    assert {voice.name for voice in loaded.info.voices} == {"rms", "slt"}
+    assert [voice.name for voice in loaded.info.voices] == TINY_VOICES

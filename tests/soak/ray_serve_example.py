@@ -61,7 +61,7 @@ def heard_through_ray(port: int) -> dict[str, Any]:
         heard = asyncio.run(hear(f"ws://127.0.0.1:{port}"))
         with urlopen(f"http://127.0.0.1:{port}/v1/capacity", timeout=30) as answer:
             heard["capacity"] = json.load(answer)
-        asked = json.dumps({"model": "tts-1", "voice": "rms", "input": TEXTS[0], "response_format": "wav"}).encode()
+        asked = json.dumps({"model": "tts-1", "voice": "woman", "input": TEXTS[0], "response_format": "wav"}).encode()
         speech = Request(
             f"http://127.0.0.1:{port}/v1/audio/speech", asked, headers={"Content-Type": "application/json"}
         )

@@ -104,7 +104,7 @@ def test_the_small_one_speaks_is_well_and_stops_in_time(builder: Builder, port: 
             assert ran(builder, image, *image.health, VOICEGATE_PORT=port).returncode == 0
             asked = Request(
                 f"http://127.0.0.1:{port}/v1/audio/speech",
-                data=b'{"model": "tts-1", "voice": "rms", "input": "Good morning.", "response_format": "wav"}',
+                data=b'{"model": "tts-1", "voice": "woman", "input": "Good morning.", "response_format": "wav"}',
                 headers={"Authorization": f"Bearer {_KEY}", "Content-Type": "application/json"},
             )
             with urlopen(asked, timeout=_START_S) as answer:

@@ -139,9 +139,8 @@ def test_every_line_runs_in_its_order(machine: Machine) -> None:
     # A name for which Caddy signs by itself, a recording, a model where the converter would have put one, and the key.
     rest = rest.replace("SITE=gate.example", "SITE=localhost").replace("vg_...", '"$(cat /root/key)"')
     rest = re.sub(r"(keys add kiosk .*)", r"\1 | tee /root/key", rest)
-    before = (
-        "mkdir -p /srv/models; cp -r models/tiny /srv/models/cosyvoice3; cp models/tiny/voices/rms_prompt.wav anna.wav"
-    )
+    before = "mkdir -p /srv/models; cp -r models/tiny /srv/models/cosyvoice3"
+    before += "; cp models/tiny/voices/woman_prompt.wav anna.wav"
     printed = machine.run(f"cd /srv/voicegate\n{before}\n{rest}\ngrep -c . hello.wav", has_network=False)
     assert "SUCCESS" in printed, "promtool has read configuration and alerts"
     asked = (machine.root / "root/asked").read_text().splitlines()

@@ -99,7 +99,7 @@ class Driven:
             self.core = DisaggregatedCore(several, all_stages, lambda: self.now_s, self._hear)
 
     def say(
-        self, name: str, text: str, *, voice: str = "rms", seed: int = 1, mode: SpeakingMode = SpeakingMode.CLAUSE
+        self, name: str, text: str, *, voice: str = "woman", seed: int = 1, mode: SpeakingMode = SpeakingMode.CLAUSE
     ) -> UtteranceId:
         utterance_id = UtteranceId(name)
         self.heard[utterance_id] = Heard()

@@ -19,6 +19,7 @@ from voicegate.engine.model.model_json import vocoder_config
 GOLDEN_DIR = Path(__file__).parent.parent / "golden"
 COSYVOICE3_DIR = GOLDEN_DIR / "cosyvoice3"
 TINY_MODEL_DIR = Path(__file__).parent.parent.parent / "models" / "tiny"
+TINY_VOICES = sorted(path.stem for path in (TINY_MODEL_DIR / "voices").glob("*.safetensors"))
 
 
 def name_keyed_generator(name: str) -> np.random.Generator:

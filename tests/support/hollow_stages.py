@@ -35,7 +35,7 @@ class Hollow:
         return self.runner.num_free_slots, self.flow.num_free_blocks, self.flow._num_open, num_vocoded
 
 
-def hollow_voice(name: str = "rms", *, num_tokens: int = _NUM_PROMPT_TOKENS) -> Voice:
+def hollow_voice(name: str = "woman", *, num_tokens: int = _NUM_PROMPT_TOKENS) -> Voice:
     return token2wav.hollow_voice(
         name,
         prompt_text=f"Be buffered.<|endofprompt|>{_TRANSCRIPT}",

@@ -157,7 +157,7 @@ class HandDrivenEngine:
         self,
         name: str,
         *,
-        voice: str = "rms",
+        voice: str = "woman",
         mode: SpeakingMode = SpeakingMode.CLAUSE,
         seed: int = 1,
         speed: float = 1.0,
@@ -222,10 +222,11 @@ class HandDrivenEngine:
 
 @contextmanager
 def stages_with_room_for(num_voices: int) -> Iterator[Stages]:
-    """The shared ones, with room for so many voices like `rms` at once; all their voices have it again in the end."""
+    """The shared ones, with room for so many voices at once; all their voices have it again in the end."""
     shared = tiny_stages()
     num_free = shared.flow.num_free_blocks
-    yield replace(shared, voice_room=VoiceRoom((shared.voices["rms"].voice.num_tokens,) * num_voices))
+    longest = max(ready.voice.num_tokens for ready in shared.voices.values())
+    yield replace(shared, voice_room=VoiceRoom((longest,) * num_voices))
     for ready in shared.voices.values():
         if ready.flow_prompt.rendered is None:
             again = ready_voice(ready.voice, shared.model, shared.tokenizer, shared.flow)

@@ -3,7 +3,7 @@
 //   import { Player } from "./player/player.js";
 //   const player = new Player(); // of the gateway that serves this page; or {url: "wss://gate.example"}
 //   button.onclick = async () => { // browsers let sound begin in a click or a key press
-//     const context = player.open({ voice: "rms" });
+//     const context = player.open({ voice: "woman" });
 //     for await (const piece of answer) if (!context.say(piece)) break;
 //     context.end();
 //     const { reason, spokenText } = await context.finished;

@@ -9,7 +9,7 @@ export async function speak(answer: AsyncIterable<string>, button: HTMLButtonEle
   const options: PlayerOptions = { url: "wss://gate.example", decoder: "wasm", startMs: 80 };
   const player = new Player(options);
   button.onclick = async () => {
-    const context: Context = player.open({ voice: "rms", format: { codec: "opus", frameMs: 20 } });
+    const context: Context = player.open({ voice: "woman", format: { codec: "opus", frameMs: 20 } });
     context.addEventListener("position", ({ detail }) => (meter.value = detail.bufferMs));
     for await (const token of answer) if (!context.say(token)) break;
     context.end();
@@ -40,7 +40,7 @@ context.say(delta.content);
 // @ts-expect-error it is text
 context.say(5);
 // @ts-expect-error there is no such option
-player.open({ speaker: "rms" });
+player.open({ speaker: "woman" });
 // @ts-expect-error it is for reading
 context.playedMs = 5;
 // @ts-expect-error a position has no such field

@@ -32,7 +32,7 @@ new Context("a", {});
 // @ts-expect-error it is text
 context.say(5);
 // @ts-expect-error there is no such option
-gate.open({ speaker: "rms" });
+gate.open({ speaker: "woman" });
 // @ts-expect-error an answer is iterated as it comes
 gate.speak(["Hello"]);
 

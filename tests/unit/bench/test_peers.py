@@ -42,7 +42,7 @@ def server(*rounds: dict[str, Any]) -> dict[str, Any]:
 
 
 def shown(**servers: dict[str, Any]) -> list[str]:
-    conditions = {"voice": "slt", "duration_s": 20.0, "rounds": 1}
+    conditions = {"voice": "man", "duration_s": 20.0, "rounds": 1}
     return list(report.lines({"conditions": conditions, "servers": servers}))
 
 
@@ -68,7 +68,7 @@ def test_a_load_that_failed_has_no_ratio() -> None:
 
 
 def test_the_windows_are_told() -> None:
-    conditions = {"voice": "slt", "duration_s": 20.0, "rounds": 1}
+    conditions = {"voice": "man", "duration_s": 20.0, "rounds": 1}
     once = list(report.lines({"conditions": conditions, "servers": {"voicegate": server(row(14, 50))}}))
     assert once[0] == "Each load runs for 20 s."
     thrice = report.lines({"conditions": conditions | {"rounds": 3}, "servers": {}})
@@ -123,8 +123,8 @@ def test_an_embedded_model_is_laid_out_as_upstream_keeps_its_own(tmp_path: Path)
     for part in ("llm", "flow", "hift"):
         assert parse_model_config(raw | {part: again[part]}, name="x") == parse_model_config(raw, name="x")
     voices = torch.load(tmp_path / "spk2info.pt", weights_only=True)
-    assert voices["slt"]["prompt_text"].tolist()[0].count(embedded.UPSTREAM_END_OF_PROMPT) == 1
-    assert voices["slt"]["prompt_speech_feat"].shape[1] == 2 * voices["slt"]["flow_prompt_speech_token"].shape[1]
+    assert voices["man"]["prompt_text"].tolist()[0].count(embedded.UPSTREAM_END_OF_PROMPT) == 1
+    assert voices["man"]["prompt_speech_feat"].shape[1] == 2 * voices["man"]["flow_prompt_speech_token"].shape[1]
     assert reference.load(tmp_path).voice == raw["default_voice"]
 
 

@@ -53,8 +53,8 @@ def test_a_voice_is_asked_for_by_name_and_its_file_has_that_name(tmp_path: Path)
     with HTTPServer(("127.0.0.1", 0), Speech) as server:
         serving = Thread(target=server.handle_request)
         serving.start()
-        path = say(f"http://127.0.0.1:{server.server_port}/v1/audio/speech", "rms", tmp_path)
+        path = say(f"http://127.0.0.1:{server.server_port}/v1/audio/speech", "woman", tmp_path)
         serving.join()
-    assert path == tmp_path / "rms.mp3"
+    assert path == tmp_path / "woman.mp3"
     assert path.read_bytes() == b"an MP3"
-    assert [(each["voice"], each["input"], each["response_format"]) for each in asked] == [("rms", TEXT, "mp3")]
+    assert [(each["voice"], each["input"], each["response_format"]) for each in asked] == [("woman", TEXT, "mp3")]

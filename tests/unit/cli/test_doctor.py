@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.golden import TINY_MODEL_DIR
+from tests.support.golden import TINY_MODEL_DIR, TINY_VOICES
 from tests.support.ports import reserved_port
 from tests.support.second_family import write_second_family
 from voicegate.clients.python.errors import MissingDependency
@@ -49,8 +49,7 @@ def test_model_in_order(tmp_path: Path) -> None:
         "llm",
         "flow",
         "vocoder",
-        "voice",
-        "voice",
+        *["voice"] * len(TINY_VOICES),
     ]
     (finding,) = check_model(tmp_path)
     assert (finding.level, "choose another with --model-dir" in finding.text) == (Level.FAIL, True)
@@ -73,15 +72,15 @@ def test_the_users_own_voices_count_too_and_pairs_that_will_become_voices(tmp_pa
     for name in ("model.json", "speech_tokenizer.safetensors"):
         shutil.copy(TINY_MODEL_DIR / name, tmp_path)
     (tmp_path / "voices").mkdir()
-    shutil.copy(TINY_MODEL_DIR / "voices" / "rms.safetensors", tmp_path / "voices")
+    shutil.copy(TINY_MODEL_DIR / "voices" / "woman.safetensors", tmp_path / "voices")
     own = tmp_path / "own"
     own.mkdir()
-    shutil.copy(TINY_MODEL_DIR / "voices" / "rms.safetensors", own)
-    shutil.copy(TINY_MODEL_DIR / "voices" / "rms_prompt.wav", own / "anna.wav")
+    shutil.copy(TINY_MODEL_DIR / "voices" / "woman.safetensors", own)
+    shutil.copy(TINY_MODEL_DIR / "voices" / "woman_prompt.wav", own / "anna.wav")
     (own / "anna.txt").write_text("what she says")
     voices = [finding for finding in check_model(tmp_path, own) if finding.subject.startswith("voice")]
     assert [finding.level for finding in voices] == [Level.OK, Level.OK]
-    assert voices[0].text.startswith("rms: ")
+    assert voices[0].text.startswith("woman: ")
     assert voices[1].text.startswith("anna: is made of ")
     missing = [finding for finding in check_model(tmp_path, tmp_path / "nowhere") if finding.subject == "voices"]
     assert "is no directory" in missing[0].text

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.support.golden import TINY_MODEL_DIR
+from tests.support.golden import TINY_MODEL_DIR, TINY_VOICES
 from tests.support.quick_model import quick_model
 from tests.unit.engine.voices.sounds import file_of, speechlike
 from voicegate.engine.config import EngineConfig
@@ -103,11 +103,11 @@ def all_of(*harms: Harm) -> Harm:
 
 
 def copied(name: str, harm: Harm) -> Harm:
-    """A file of the user's like the model's `rms`, then harmed."""
-    return all_of(lambda place: shutil.copy(place / "model/voices/rms.safetensors", place / name), harm)
+    """A file of the user's like the model's `woman`, then harmed."""
+    return all_of(lambda place: shutil.copy(place / "model/voices/woman.safetensors", place / name), harm)
 
 
-RMS = "model/voices/rms.safetensors"
+WOMAN = "model/voices/woman.safetensors"
 MINE = "mine/anna.safetensors"
 UNSPEAKABLE = "<|endofprompt|>" + "\U0001f600" * 400  # each takes several text tokens
 
@@ -127,9 +127,9 @@ FATAL: dict[str, Harm] = {
         "model/vocoder.safetensors", lambda state: state.update({"conv_post.bias": torch.zeros(3)})
     ),
     "noise of something else": written("model/flow_noise.safetensors", b"not a file of tensors"),
-    "no voice": all_of(written(RMS, None), written("model/voices/slt.safetensors", None)),
-    "no default voice": written(RMS, None),
-    "the default voice without room": tensors(RMS, as_it_is, transcript=UNSPEAKABLE, prompt_text=UNSPEAKABLE),
+    "no voice": all_of(*(written(f"model/voices/{name}.safetensors", None) for name in TINY_VOICES)),
+    "no default voice": written(WOMAN, None),
+    "the default voice without room": tensors(WOMAN, as_it_is, transcript=UNSPEAKABLE, prompt_text=UNSPEAKABLE),
     "no directory of voices": lambda place: (place / "mine").rmdir(),
     "a voice cut short": copied(MINE, cut(MINE)),
     "a voice without its texts": copied(MINE, tensors(MINE, as_it_is, transcript=None)),
@@ -192,7 +192,7 @@ def test_what_a_start_leaves_out_is_warned_of(place: Path, harm: str) -> None:
     LEFT_OUT[harm](place)
     (told,) = [finding for finding in findings(place) if finding.level is not Level.OK]
     assert (told.level, told.text.startswith("anna is left out: ")) == (Level.WARN, True)
-    assert started(place) == ["rms", "slt"]
+    assert started(place) == TINY_VOICES
 
 
 @pytest.mark.parametrize("harm", FINE)
@@ -209,9 +209,9 @@ SETTINGS: dict[str, Callable[[Path], GatewayConfig]] = {
     "keys of something else": lambda place: GatewayConfig(api_keys_file=place / "model" / "model.json"),
     "keys are asked for and there are none": lambda place: GatewayConfig(require_key=True),
     "no file of words": lambda place: GatewayConfig(pronunciations_file=place / "words.json"),
-    "words of something else": lambda place: GatewayConfig(pronunciations_file=place / RMS),
+    "words of something else": lambda place: GatewayConfig(pronunciations_file=place / WOMAN),
     "no certificate": lambda place: GatewayConfig(tls_cert=place / "cert.pem", tls_key=place / "key.pem"),
-    "a certificate that is none": lambda place: GatewayConfig(tls_cert=place / RMS, tls_key=place / RMS),
+    "a certificate that is none": lambda place: GatewayConfig(tls_cert=place / WOMAN, tls_key=place / WOMAN),
 }
 
 

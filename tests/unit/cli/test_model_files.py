@@ -28,7 +28,7 @@ def copy(tmp_path: Path) -> Path:
     """The small files of the tiny model."""
     directory = tmp_path / "model"
     (directory / "voices").mkdir(parents=True)
-    for name in ("model.json", "tokenizer.json", "voices/rms.safetensors"):
+    for name in ("model.json", "tokenizer.json", "voices/woman.safetensors"):
         shutil.copy(TINY_MODEL_DIR / name, directory / name)
     return directory
 
@@ -45,6 +45,8 @@ def write_header(path: Path, shapes: dict[str, list[int]], texts: dict[str, str]
 def test_the_tiny_model_is_good(model: ModelConfig) -> None:
     assert [check_voice(path, model) for path in voice_paths(TINY_MODEL_DIR)] == [
         "male, US English",
+        "male, US English; the old name of man",
+        "female, US English; the old name of woman",
         "female, US English",
     ]
 
@@ -80,7 +82,7 @@ def make_pointer(path: Path) -> None:
     ],
 )
 def test_broken_voices_are_named(copy: Path, model: ModelConfig, harm: Callable[[Path], None], reason: str) -> None:
-    path = copy / "voices" / "rms.safetensors"
+    path = copy / "voices" / "woman.safetensors"
     harm(path)
     with pytest.raises(UnfitFile, match=reason) as caught:
         check_voice(path, model)
@@ -88,7 +90,7 @@ def test_broken_voices_are_named(copy: Path, model: ModelConfig, harm: Callable[
 
 
 def test_a_directory_without_voices_is_named(copy: Path) -> None:
-    (copy / "voices" / "rms.safetensors").unlink()
+    (copy / "voices" / "woman.safetensors").unlink()
     with pytest.raises(UnfitFile, match="holds no voice"):
         voice_paths(copy)
 
@@ -106,4 +108,4 @@ def test_broken_configuration_is_named(copy: Path, content: bytes | None) -> Non
 
 def test_voices_of_a_directory(copy: Path) -> None:
     found = read_voices(copy)
-    assert (found.default, [voice.name for voice in found.voices]) == ("rms", ["rms"])
+    assert (found.default, [voice.name for voice in found.voices]) == ("woman", ["woman"])

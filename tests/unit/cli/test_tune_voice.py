@@ -31,7 +31,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory / "voices").mkdir(parents=True)
     for name in FILES:
         (directory / name).symlink_to(TINY_MODEL_DIR / name)
-    for name in ("rms", "slt"):
+    for name in ("woman", "man"):
         shutil.copy(TINY_MODEL_DIR / "voices" / f"{name}.safetensors", directory / "voices")
     return directory
 
@@ -50,16 +50,16 @@ def run(capsys: Captured, *arguments: object) -> tuple[int, str, str]:
 
 
 def test_a_voice_is_measured_and_written_where_the_engine_reads_it(capsys: Captured, copy: Path, texts: Path) -> None:
-    path = copy / "voices" / "slt.safetensors"
-    status, out, _ = run(capsys, "slt", "--model", copy, "--texts", texts, "--seeds", 4, "--write")
+    path = copy / "voices" / "man.safetensors"
+    status, out, _ = run(capsys, "man", "--model", copy, "--texts", texts, "--seeds", 4, "--write")
     assert status == 0
     assert "of 20 sentences nine in ten take " in out
     assert f"wrote {path}" in out
     pace = pace_in(read_header(path).texts)
     assert pace is not None
     assert 1.5 < pace.tokens_per_letter < 3.0, "its recording has 1.8, and short sentences take longer"
-    assert out.startswith(f"slt: {pace.tokens_per_letter:.3f} speech tokens a letter, ")
-    assert main.run(["voices", "show", "slt", "--model", str(copy)]) == 0
+    assert out.startswith(f"man: {pace.tokens_per_letter:.3f} speech tokens a letter, ")
+    assert main.run(["voices", "show", "man", "--model", str(copy)]) == 0
     assert f"{pace.tokens_per_letter:.2f} speech tokens a letter, " in capsys.readouterr().out
 
 
@@ -75,7 +75,7 @@ def test_an_end_in_the_middle_leaves_no_bar_on_the_terminal(
 
     monkeypatch.setattr("voicegate.engine.load.speaking_pace.measure_pace", measure)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    found, _, shown = run(capsys, "slt", "--model", copy)
+    found, _, shown = run(capsys, "man", "--model", copy)
     assert found == status
     assert " 30%" in shown
     assert shown.endswith(f"\r\x1b[K{said}")
@@ -90,12 +90,12 @@ def _steady(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_steady")
 def test_nothing_is_written_unless_asked_for(capsys: Captured, copy: Path) -> None:
-    path = copy / "voices" / "slt.safetensors"
+    path = copy / "voices" / "man.safetensors"
     before = path.read_bytes()
-    status, out, err = run(capsys, "slt", "--model", copy)
+    status, out, err = run(capsys, "man", "--model", copy)
     assert (status, path.read_bytes()) == (0, before)
     assert out == (
-        "slt: 1.900 speech tokens a letter, 76 ms\n"
+        "man: 1.900 speech tokens a letter, 76 ms\n"
         "of 30 sentences nine in ten take 1.00 to 1.00 of that, the fastest 1.00, the slowest 1.00\n"
         "share of it that may be said of a sentence while it is written: 1.00\n"
     )
@@ -106,12 +106,12 @@ def test_nothing_is_written_unless_asked_for(capsys: Captured, copy: Path) -> No
 @pytest.mark.usefixtures("_steady")
 def test_a_users_voice_goes_before_the_models(capsys: Captured, copy: Path, tmp_path: Path) -> None:
     shutil.copytree(copy / "voices", tmp_path / "mine")
-    (tmp_path / "mine" / "slt.safetensors").unlink()
+    (tmp_path / "mine" / "man.safetensors").unlink()
     arguments = ("--model", copy, "--voices-dir", tmp_path / "mine")
-    assert f"wrote {tmp_path / 'mine' / 'rms.safetensors'}" in run(capsys, *arguments, "--write")[1], (
+    assert f"wrote {tmp_path / 'mine' / 'woman.safetensors'}" in run(capsys, *arguments, "--write")[1], (
         "the default voice"
     )
-    assert pace_in(read_header(copy / "voices" / "rms.safetensors").texts) is None
+    assert pace_in(read_header(copy / "voices" / "woman.safetensors").texts) is None
     assert "its file has 1.900 tokens a letter, share 1.00" in run(capsys, *arguments)[1]
 
 
@@ -122,8 +122,8 @@ def test_a_model_that_names_no_default_voice_has_the_servers(capsys: Captured, c
     (copy / "model.json").unlink()  # a link to the model's own
     (copy / "model.json").write_text(json.dumps(raw))
     (tmp_path / "mine").mkdir()
-    shutil.copy(copy / "voices" / "slt.safetensors", tmp_path / "mine" / "anna.safetensors")
-    assert run(capsys, "--model", copy, "--voices-dir", tmp_path / "mine")[1].startswith("rms: ")
+    shutil.copy(copy / "voices" / "man.safetensors", tmp_path / "mine" / "anna.safetensors")
+    assert run(capsys, "--model", copy, "--voices-dir", tmp_path / "mine")[1].startswith("man: ")
 
 
 def test_a_voice_that_is_removed_meanwhile_is_told(copy: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_voice_that_is_removed_meanwhile_is_told(copy: Path) -> None:
 
 
 def test_sentences_are_of_the_voices_language_unless_another_is_named(copy: Path) -> None:
-    header = read_header(copy / "voices" / "rms.safetensors")
+    header = read_header(copy / "voices" / "woman.safetensors")
     options = argparse.Namespace(texts=None, language=None)
     assert "Good morning, how can I help you?" in tune_voice._texts(options, header, "en")
     options.language = "zh"
@@ -143,12 +143,12 @@ def test_sentences_are_of_the_voices_language_unless_another_is_named(copy: Path
     ("arguments", "reason"),
     [
         (["nobody"], "there is no file of a voice 'nobody' in "),
-        (["rms", "--texts", "/nowhere.txt"], "/nowhere.txt cannot be read: No such file"),
-        (["rms", "--texts", "/dev/null"], "/dev/null has 0 sentences; 1 to 1000 are taken"),
-        (["rms", "--seeds", "0"], "32 sentences, said 0 times each, tell no pace: 20 are needed in all"),
-        (["rms", "--seeds", "1", "--texts", "few"], "1 sentences, said 1 times each, tell no pace"),
-        (["rms", "--seeds", "20", "--texts", "nothing"], "there is nothing to say in '...'"),
-        (["rms", "--seeds", "20", "--texts", "long"], "no sentence is that long (500 letters, 272 fit): 'word word"),
+        (["woman", "--texts", "/nowhere.txt"], "/nowhere.txt cannot be read: No such file"),
+        (["woman", "--texts", "/dev/null"], "/dev/null has 0 sentences; 1 to 1000 are taken"),
+        (["woman", "--seeds", "0"], "32 sentences, said 0 times each, tell no pace: 20 are needed in all"),
+        (["woman", "--seeds", "1", "--texts", "few"], "1 sentences, said 1 times each, tell no pace"),
+        (["woman", "--seeds", "20", "--texts", "nothing"], "there is nothing to say in '...'"),
+        (["woman", "--seeds", "20", "--texts", "long"], "no sentence is that long (500 letters, 272 fit): 'word word"),
     ],
 )
 def test_refusals_are_one_line_and_change_nothing(
@@ -157,7 +157,7 @@ def test_refusals_are_one_line_and_change_nothing(
     for name, content in (("few", "Hello."), ("nothing", "..."), ("long", "word " * 125)):
         (tmp_path / name).write_text(content)
     monkeypatch.chdir(tmp_path)
-    path = copy / "voices" / "rms.safetensors"
+    path = copy / "voices" / "woman.safetensors"
     before = path.read_bytes()
     status, out, err = run(capsys, *arguments, "--model", copy, "--write")
     assert (status, out, err.count("\n")) == (main.EXIT_FAILED, "", 1)

@@ -22,7 +22,7 @@ from voicegate.gateway.cli import main
 from voicegate.gateway.cli.checks.model import check_model
 
 Captured = pytest.CaptureFixture[str]
-RECORDING = str(TINY_MODEL_DIR / "voices" / "slt_prompt.wav")
+RECORDING = str(TINY_MODEL_DIR / "voices" / "woman_prompt.wav")
 TEXT = "Hello there, it is very nice to meet you."
 
 
@@ -31,7 +31,7 @@ def copy(tmp_path: Path) -> Path:
     """Copies the parts of the tiny model that voices are made with."""
     directory = tmp_path / "model"
     (directory / "voices").mkdir(parents=True)
-    for name in ("model.json", "speech_tokenizer.safetensors", "voices/rms.safetensors", "voices/slt.safetensors"):
+    for name in ("model.json", "speech_tokenizer.safetensors", "voices/woman.safetensors", "voices/man.safetensors"):
         shutil.copy(TINY_MODEL_DIR / name, directory / name)
     return directory
 
@@ -55,7 +55,7 @@ def voice_files(model_dir: Path) -> list[str]:
 
 @pytest.mark.parametrize("action", [[], ["list"]])
 def test_the_list_marks_the_default(capsys: Captured, copy: Path, action: list[str]) -> None:
-    assert run(capsys, *action, "--model", copy) == (0, "* rms  male, US English\n  slt  female, US English\n", "")
+    assert run(capsys, *action, "--model", copy) == (0, "  man    male, US English\n* woman  female, US English\n", "")
 
 
 def test_the_mark_is_at_the_servers_default_where_the_model_names_none(capsys: Captured, copy: Path) -> None:
@@ -63,7 +63,7 @@ def test_the_mark_is_at_the_servers_default_where_the_model_names_none(capsys: C
     raw = json.loads((copy / "model.json").read_text())
     del raw["default_voice"]
     (copy / "model.json").write_text(json.dumps(raw))
-    for name, new in (("rms", "anna"), ("slt", "anna-2")):
+    for name, new in (("woman", "anna"), ("man", "anna-2")):
         (copy / "voices" / f"{name}.safetensors").rename(copy / "voices" / f"{new}.safetensors")
     marked = [line[2:8].strip() for line in run(capsys, "--model", copy)[1].splitlines() if line.startswith("*")]
     assert marked == ["anna"]
@@ -74,7 +74,7 @@ def test_the_mark_is_at_the_servers_default_where_the_model_names_none(capsys: C
 
 def test_hidden_files_are_no_voices(capsys: Captured, copy: Path) -> None:
     """As macOS leaves them beside what it copies."""
-    (copy / "voices" / "._rms.safetensors").write_bytes(b"\0\5\26\7" + bytes(100))
+    (copy / "voices" / "._woman.safetensors").write_bytes(b"\0\5\26\7" + bytes(100))
     (copy / "voices" / "._anna.wav").write_bytes(bytes(100))
     (copy / "voices" / "._anna.txt").write_bytes(bytes(100))
     assert len(run(capsys, "--model", copy)[1].splitlines()) == 2
@@ -83,14 +83,14 @@ def test_hidden_files_are_no_voices(capsys: Captured, copy: Path) -> None:
 
 
 def test_the_directory_may_stand_before_the_action(capsys: Captured, copy: Path) -> None:
-    (copy / "voices" / "slt.safetensors").unlink()
-    assert run(capsys, "--model-dir", copy, "list")[1] == "* rms  male, US English\n"
+    (copy / "voices" / "man.safetensors").unlink()
+    assert run(capsys, "--model-dir", copy, "list")[1] == "* woman  female, US English\n"
 
 
 def test_show_tells_what_a_voice_is(capsys: Captured, copy: Path) -> None:
-    status, out, _ = run(capsys, "show", "slt", "--model", copy)
+    status, out, _ = run(capsys, "show", "woman", "--model", copy)
     assert status == 0
-    for fact in ("female, US English", TEXT, "2.56 s, 64 speech tokens", str(copy / "voices" / "slt.safetensors")):
+    for fact in ("female, US English", TEXT, "2.28 s, 57 speech tokens", str(copy / "voices" / "woman.safetensors")):
         assert fact in out
 
 
@@ -98,9 +98,9 @@ def test_a_voice_is_added_shown_exported_and_removed(capsys: Captured, copy: Pat
     status, out, err = run(capsys, "add", "anna", "--wav", RECORDING, "--text", TEXT, "--description", "me",
                            "--model", copy)  # fmt: skip
     assert status == 0
-    assert "prompt of 2.56 s, 64 speech tokens" in out
+    assert "prompt of 2.28 s, 57 speech tokens" in out
     assert "shorter than 3 s" in err
-    assert "* rms" in run(capsys, "--model", copy)[1]
+    assert "* woman" in run(capsys, "--model", copy)[1]
     assert TEXT in run(capsys, "show", "anna", "--model", copy)[1]
     target = tmp_path / "copy.safetensors"
     assert run(capsys, "export", "anna", target, "--model", copy)[0] == 0
@@ -108,7 +108,7 @@ def test_a_voice_is_added_shown_exported_and_removed(capsys: Captured, copy: Pat
     assert run(capsys, "export", "anna", tmp_path, "--model", copy)[0] == 0
     assert (tmp_path / "anna.safetensors").read_bytes() == target.read_bytes()
     assert run(capsys, "remove", "anna", "--model", copy)[0] == 0
-    assert voice_files(copy) == ["rms.safetensors", "slt.safetensors"]
+    assert voice_files(copy) == ["man.safetensors", "woman.safetensors"]
 
 
 def test_the_text_may_come_from_a_file_or_not_at_all(capsys: Captured, copy: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_voice_in_the_place_of_a_pairs_does_not_stop_the_next_start(capsys: Ca
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["add", "rms", "--wav", RECORDING], "rms.safetensors exists: --replace overwrites it"),
+        (["add", "woman", "--wav", RECORDING], "woman.safetensors exists: --replace overwrites it"),
         (["add", "../x", "--wav", RECORDING], "cannot be a voice's name"),
         (["add", "x", "--wav", "/nowhere.wav"], "/nowhere.wav cannot be read: No such file"),
         (["add", "x", "--wav", "/dev/zero"], "/dev/zero cannot be read: it is no regular file"),
@@ -152,11 +152,11 @@ def test_a_voice_in_the_place_of_a_pairs_does_not_stop_the_next_start(capsys: Ca
         (["add", "x", "--wav", __file__], "no sound file that can be read"),
         (["add", "x", "--wav", RECORDING, "--text", "<|endofprompt|>"], "the model's own marks"),
         (["add", "x", "--wav", RECORDING, "--text-file", "/nowhere.txt"], "/nowhere.txt cannot be read"),
-        (["show", "nobody"], "has no voice 'nobody'; it has rms, slt"),
+        (["show", "nobody"], "has no voice 'nobody'; it has man, woman"),
         (["remove", "nobody"], "has no voice 'nobody'"),
-        (["remove", "rms"], "'rms' is the default voice"),
-        (["export", "rms", "/nowhere/x"], "/nowhere/x cannot be written"),
-        (["export", "rms", __file__], "exists: --replace overwrites it"),
+        (["remove", "woman"], "'woman' is the default voice"),
+        (["export", "woman", "/nowhere/x"], "/nowhere/x cannot be written"),
+        (["export", "woman", __file__], "exists: --replace overwrites it"),
     ],
 )
 def test_refusals_are_one_line_and_change_nothing(
@@ -179,8 +179,8 @@ def test_what_is_no_sound_file_is_refused_before_anything_is_loaded(copy: Path, 
 
 
 def test_the_last_voice_stays(capsys: Captured, copy: Path) -> None:
-    (copy / "voices" / "rms.safetensors").unlink()
-    assert "'slt' is the only voice" in refusal(capsys, "remove", "slt", "--model", copy)
+    (copy / "voices" / "woman.safetensors").unlink()
+    assert "'man' is the only voice" in refusal(capsys, "remove", "man", "--model", copy)
 
 
 def test_a_model_with_fixed_voices_says_so(capsys: Captured, copy: Path) -> None:
@@ -189,9 +189,9 @@ def test_a_model_with_fixed_voices_says_so(capsys: Captured, copy: Path) -> None
 
 
 def test_removing_half_of_a_pair_is_told(capsys: Captured, copy: Path) -> None:
-    for name in ("slt.wav", "slt.txt"):
+    for name in ("man.wav", "man.txt"):
         (copy / "voices" / name).touch()
-    status, out, err = run(capsys, "remove", "slt", "--model", copy)
+    status, out, err = run(capsys, "remove", "man", "--model", copy)
     assert status == 0
     assert "removed" in out
     assert "makes the voice again" in err

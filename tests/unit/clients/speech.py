@@ -32,14 +32,14 @@ def opus_speech(num_samples: int, *, packets_per_message: int = 3, frame_ms: Lit
     samples = tone(num_samples)
     padded = np.concatenate((samples, np.zeros(lag + -(num_samples + lag) % frame, np.int16)))
     packets = [encoder.encode(padded[i : i + frame].tobytes(), frame) for i in range(0, len(padded), frame)]
-    opened = wire.Opened("c", 0, "rms", wire.Format(frame_ms=frame_ms), RATE_HZ, 2 * lag)
+    opened = wire.Opened("c", 0, "woman", wire.Format(frame_ms=frame_ms), RATE_HZ, 2 * lag)
     return Speech(opened, _messages(packets, packets_per_message, 48 * frame_ms, 2 * (lag + num_samples)), samples)
 
 
 def pcm_speech(num_samples: int) -> Speech:
     samples = tone(num_samples)
     packets = [samples[i : i + 480].tobytes() for i in range(0, num_samples, 480)]
-    opened = wire.Opened("c", 0, "rms", wire.Format(codec="pcm_s16le"), RATE_HZ, 0)
+    opened = wire.Opened("c", 0, "woman", wire.Format(codec="pcm_s16le"), RATE_HZ, 0)
     return Speech(opened, _messages(packets, 3, 960, 2 * num_samples), samples)
 
 

@@ -12,7 +12,7 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
 PACKET = b"\xf8" + bytes(9)
-OPENED = wire.Opened("c", 0, "rms", wire.Format(), 24_000, 312)
+OPENED = wire.Opened("c", 0, "woman", wire.Format(), 24_000, 312)
 DONE = wire.Done("c", 1000, 50, wire.Timing())
 WORDS = (
     wire.AlignmentItem("One ", 0, 300, 0, 4),

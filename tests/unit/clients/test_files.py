@@ -82,7 +82,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Path, "write_bytes", fill_up)
     codec = "pcm_s16le" if name.endswith(".wav") else "opus"
-    opened = wire.Opened("c", 0, "rms", wire.Format(codec=codec), 24_000, 312)
+    opened = wire.Opened("c", 0, "woman", wire.Format(codec=codec), 24_000, 312)
     with pytest.raises(OSError, match="No space left"):
         write_audio(tmp_path / name, opened, [])
     assert list(tmp_path.iterdir()) == []

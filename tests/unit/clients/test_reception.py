@@ -8,7 +8,7 @@ from voicegate.protocol import messages as wire
 from voicegate.protocol.audio_message import AudioMessage
 
 PACKET = b"\xf8" + bytes(9)  # 20 ms of CELT
-OPENED = wire.Opened("c", 7, "rms", wire.Format(), 24_000, 312)
+OPENED = wire.Opened("c", 7, "woman", wire.Format(), 24_000, 312)
 DONE = wire.Done("c", 100, 5, wire.Timing())
 CANCELLED = wire.Cancelled("c", 100, "spoken ", "rest")
 
@@ -45,7 +45,7 @@ def test_the_last_message_tells_the_exact_end(reception: Reception) -> None:
 
 def test_pcm_lasts_as_long_as_its_bytes() -> None:
     pcm = Reception(max_unread_bytes=10_000)
-    pcm.receive(wire.Opened("c", 7, "rms", wire.Format(codec="pcm_s16le"), 24_000, 0))
+    pcm.receive(wire.Opened("c", 7, "woman", wire.Format(codec="pcm_s16le"), 24_000, 0))
     pcm.receive_audio(audio(0, bytes(960)), 0.0)
     item = pcm.read()
     assert item is not None

@@ -90,8 +90,8 @@ def begins_now(engine: HandDrivenEngine, utterance: Utterance) -> bool:
 @pytest.mark.parametrize(("pace", "begins"), [(None, True), (VoicePace(2.0, 0.8), True), (VoicePace(2.0, 0.3), False)])
 def test_a_tuned_voice_begins_when_its_own_pace_allows(pace: VoicePace | None, begins: bool) -> None:
     stages = hollow().stages
-    voice = replace(stages.voices["rms"].voice, pace=pace)
-    voices = {"rms": replace(stages.voices["rms"], voice=voice)}
+    voice = replace(stages.voices["woman"].voice, pace=pace)
+    voices = {"woman": replace(stages.voices["woman"], voice=voice)}
     engine = HandDrivenEngine(CONFIG, replace(stages, voices=voices))
     utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
     engine.core.push_text(utterance_id, "The train to the coast leaves ")
@@ -106,8 +106,8 @@ def test_where_nobody_names_a_language_it_is_that_of_the_voices_recording(
     mode: SpeakingMode, language: str | None, spoken: str
 ) -> None:
     stages = hollow().stages
-    voice = replace(stages.voices["rms"].voice, transcript="Guten Tag, ich bin Ihre Stimme für heute.")
-    voices = {"rms": replace(stages.voices["rms"], voice=voice)}
+    voice = replace(stages.voices["woman"].voice, transcript="Guten Tag, ich bin Ihre Stimme für heute.")
+    voices = {"woman": replace(stages.voices["woman"], voice=voice)}
     model = replace(stages.model, languages=("en", "de"))
     engine = HandDrivenEngine(CONFIG, replace(stages, voices=voices, model=model))
     utterance_id = engine.submit("u", mode=mode, language=language)

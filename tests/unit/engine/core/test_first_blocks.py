@@ -122,7 +122,7 @@ def test_what_was_asked_for_decides(options: dict[str, Any], expected: bool, beg
     engine = HandDrivenEngine(TWO, stages())
     utterance_id = UtteranceId("u")
     engine.heard[utterance_id] = Heard()
-    request = replace(UtteranceRequest(utterance_id, "rms", PCM, CLAUSE), **options)
+    request = replace(UtteranceRequest(utterance_id, "woman", PCM, CLAUSE), **options)
     engine.core.submit(request, seed=1)
     engine.core.push_text(utterance_id, TEXT)
     engine.core.end_text(utterance_id)

@@ -48,7 +48,7 @@ def test_a_beginning_is_heard_before_the_rest_is_made(calls: list[list[int]]) ->
     assert calls == [[tiny_stages().vocoder.held_back_frames + num_ahead]]
     assert engine.core.is_busy
     engine.step()
-    first_block = 2 * tiny_stages().voices["rms"].flow_prompt.first_block_tokens
+    first_block = 2 * tiny_stages().voices["woman"].flow_prompt.first_block_tokens
     assert [sum(call) for call in calls[:2]] == [calls[0][0], first_block - calls[0][0]]
     assert len(engine.heard[utterance_id].pcm) > num_heard
     engine.run()

@@ -24,7 +24,7 @@ def flow_of(stages: Stages) -> OtherFlow:
     return stages.flow
 
 
-def begin(engine: HandDrivenEngine, name: str, text: str, voice: str = "rms", **options: object) -> UtteranceId:
+def begin(engine: HandDrivenEngine, name: str, text: str, voice: str = "woman", **options: object) -> UtteranceId:
     utterance_id = engine.submit(name, voice=voice, **options)  # type: ignore[arg-type]
     if options.get("mode") is SpeakingMode.INCREMENTAL:
         for letter in text:

@@ -256,7 +256,7 @@ def test_marks_of_every_lane_are_watched_in_their_order() -> None:
     events: list[EngineEvent] = []
     watches = Watches()
     core = EngineCore(CONFIG, lanes.stages, lambda: 0.0, events.extend, waker=watches)
-    core.submit(UtteranceRequest(UtteranceId("u"), "rms", PCM), seed=1)
+    core.submit(UtteranceRequest(UtteranceId("u"), "woman", PCM), seed=1)
     core.push_text(UtteranceId("u"), "It rains.")
     core.end_text(UtteranceId("u"))
     reached: list[Mark] = []

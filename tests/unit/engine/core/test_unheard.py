@@ -38,7 +38,7 @@ class Mute:
         """Each flushed, all at once."""
         core, utterance_id = self.engine.core, UtteranceId("u")
         self.engine.heard[utterance_id] = Heard()
-        core.submit(UtteranceRequest(utterance_id, "rms", PCM, mode, seed=seed), seed=1 if seed is None else seed)
+        core.submit(UtteranceRequest(utterance_id, "woman", PCM, mode, seed=seed), seed=1 if seed is None else seed)
         for number, text in enumerate(texts):
             core.push_text(utterance_id, text)
             core.flush_text(utterance_id, str(number))

@@ -18,14 +18,14 @@ TEXTS = ["Good day to you. ", "And good night."]
 
 
 def room_for(num: int, stages: Stages) -> VoiceRoom:
-    return VoiceRoom((stages.voices["rms"].voice.num_tokens,) * num)
+    return VoiceRoom((stages.voices["woman"].voice.num_tokens,) * num)
 
 
 @pytest.fixture
 def stages() -> Iterator[Stages]:
     """With room for the two voices that there are."""
-    rms, slt = (hollow_voice(name, num_tokens=_NUM_TOKENS) for name in ("rms", "slt"))
-    voices = [rms, replace(slt, mel=slt.mel + 0.25)]  # they sound by it
+    woman, man = (hollow_voice(name, num_tokens=_NUM_TOKENS) for name in ("woman", "man"))
+    voices = [woman, replace(man, mel=man.mel + 0.25)]  # they sound by it
     models = hollow(voices=voices, first_blocks=FirstBlocks(usual=12, short=12))  # as a CPU has it
     num_blocks = models.flow.num_free_blocks + _num_held(models.stages)
     yield replace(models.stages, voice_room=room_for(2, models.stages))
@@ -62,9 +62,9 @@ def twins(voice: Voice, *names: str) -> list[Voice]:
 
 def test_many_voices_one_after_the_other(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=stages)
-    wanted = engine.speak("own", TEXTS, voice="slt").pcm
+    wanted = engine.speak("own", TEXTS, voice="man").pcm
     names = [f"guest{number}" for number in range(5)]
-    for voice in twins(stages.voices["slt"].voice, *names):
+    for voice in twins(stages.voices["man"].voice, *names):
         assert add(engine, voice) is None
     for name in names:
         assert engine.speak(f"with {name}", TEXTS, voice=name).pcm == wanted
@@ -76,27 +76,27 @@ def test_many_voices_one_after_the_other(stages: Stages) -> None:
 def test_who_is_spoken_with_keeps_his_room(stages: Stages) -> None:
     """The third waits until one of the two has ended, and is heard then; each as if alone."""
     engine = HandDrivenEngine(stages=stages)
-    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
-    assert wanted["rms"] != wanted["slt"]
-    assert add(engine, replace(stages.voices["slt"].voice, name="guest")) is None
-    assert engine.speak("again", TEXTS, voice="rms").pcm == wanted["rms"]
-    assert held(engine) == ["guest", "rms"]
-    speaking = {name: begun(engine, name, name) for name in ("rms", "guest", "slt")}
+    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("woman", "man")}
+    assert wanted["woman"] != wanted["man"]
+    assert add(engine, replace(stages.voices["man"].voice, name="guest")) is None
+    assert engine.speak("again", TEXTS, voice="woman").pcm == wanted["woman"]
+    assert held(engine) == ["guest", "woman"]
+    speaking = {name: begun(engine, name, name) for name in ("woman", "guest", "man")}
     while engine.step():
-        for name in ("rms", "guest"):
+        for name in ("woman", "guest"):
             if engine.heard[speaking[name]].end is None:
                 assert name in held(engine)
     for name, each in speaking.items():
-        assert engine.heard[each].pcm == wanted["rms" if name == "rms" else "slt"]
+        assert engine.heard[each].pcm == wanted["woman" if name == "woman" else "man"]
     engine.core.remove_voice("guest")
 
 
 def test_who_waits_for_a_voice_is_in_nobodys_way(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=for_one(stages))
-    wanted = engine.speak("own", TEXTS, voice="slt").pcm
-    assert held(engine) == ["slt"]
-    first, second = begun(engine, "first", "slt"), begun(engine, "second", "slt")
-    waiting = begun(engine, "waiting", "rms")
+    wanted = engine.speak("own", TEXTS, voice="man").pcm
+    assert held(engine) == ["man"]
+    first, second = begun(engine, "first", "man"), begun(engine, "second", "man")
+    waiting = begun(engine, "waiting", "woman")
     while not (engine.heard[first].end and engine.heard[second].end):
         assert engine.step()
         assert not engine.heard[waiting].events
@@ -107,39 +107,39 @@ def test_who_waits_for_a_voice_is_in_nobodys_way(stages: Stages) -> None:
 
 def test_who_waits_for_a_voice_is_heard_though_another_is_spoken_with_all_the_time(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=for_one(stages))
-    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
-    others = [begun(engine, "first", "slt")]
+    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("woman", "man")}
+    others = [begun(engine, "first", "man")]
     engine.step()
-    waiting = begun(engine, "waiting", "rms")
+    waiting = begun(engine, "waiting", "woman")
     while not engine.heard[waiting].end:
         if sum(engine.heard[each].end is None for each in others) < 2:
-            others.append(begun(engine, f"other {len(others)}", "slt"))
+            others.append(begun(engine, f"other {len(others)}", "man"))
         assert len(others) < 10, "it would wait for ever"
         assert engine.step()
     engine.run()
-    assert engine.heard[waiting].pcm == wanted["rms"]
-    assert all(engine.heard[each].pcm == wanted["slt"] for each in others), "after it"
+    assert engine.heard[waiting].pcm == wanted["woman"]
+    assert all(engine.heard[each].pcm == wanted["man"] for each in others), "after it"
 
 
 def test_a_new_voice_is_refused_while_all_are_spoken_with_and_taken_then(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=stages)
-    speaking = [begun(engine, name, name) for name in ("rms", "slt")]
+    speaking = [begun(engine, name, name) for name in ("woman", "man")]
     engine.step()
-    answer = add(engine, replace(stages.voices["rms"].voice, name="guest"))
+    answer = add(engine, replace(stages.voices["woman"].voice, name="guest"))
     assert type(answer) is Overloaded
     assert "try again when fewer are" in str(answer)
     engine.run()
     assert all(isinstance(engine.heard[each].end, Done) for each in speaking)
-    assert add(engine, replace(stages.voices["rms"].voice, name="guest")) is None
+    assert add(engine, replace(stages.voices["woman"].voice, name="guest")) is None
     engine.core.remove_voice("guest")
 
 
 def test_a_new_voice_does_not_wait_behind_one_that_waits_for_room(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=for_one(stages))
-    assert isinstance(engine.speak("own", TEXTS, voice="slt").end, Done)
-    first, waiting = begun(engine, "first", "slt"), begun(engine, "waiting", "rms")
+    assert isinstance(engine.speak("own", TEXTS, voice="man").end, Done)
+    first, waiting = begun(engine, "first", "man"), begun(engine, "waiting", "woman")
     engine.step()
-    assert type(add(engine, replace(stages.voices["rms"].voice, name="guest"))) is Overloaded
+    assert type(add(engine, replace(stages.voices["woman"].voice, name="guest"))) is Overloaded
     assert not engine.heard[first].end
     engine.run()
     assert isinstance(engine.heard[waiting].end, Done)
@@ -148,12 +148,12 @@ def test_a_new_voice_does_not_wait_behind_one_that_waits_for_room(stages: Stages
 def test_who_has_nothing_to_say_holds_nobody_up(stages: Stages) -> None:
     """An open utterance whose text is all spoken: its voice may go, and comes back with its next words."""
     engine = HandDrivenEngine(stages=for_one(stages))
-    wanted = engine.speak("own", TEXTS, voice="slt").pcm
-    utterance = engine.submit("open", voice="slt")
+    wanted = engine.speak("own", TEXTS, voice="man").pcm
+    utterance = engine.submit("open", voice="man")
     engine.core.push_text(utterance, TEXTS[0])
     engine.run()
-    assert isinstance(engine.speak("other", TEXTS, voice="rms").end, Done)
-    assert held(engine) == ["rms"]
+    assert isinstance(engine.speak("other", TEXTS, voice="woman").end, Done)
+    assert held(engine) == ["woman"]
     engine.core.push_text(utterance, TEXTS[1])
     engine.core.end_text(utterance)
     engine.run()
@@ -162,8 +162,8 @@ def test_who_has_nothing_to_say_holds_nobody_up(stages: Stages) -> None:
 
 def test_a_voice_that_was_taken_away_keeps_no_room_for_who_has_nothing_to_say(stages: Stages) -> None:
     engine = HandDrivenEngine(stages=stages)
-    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("rms", "slt")}
-    guest = replace(stages.voices["rms"].voice, name="guest")
+    wanted = {name: engine.speak(f"alone {name}", TEXTS, voice=name).pcm for name in ("woman", "man")}
+    guest = replace(stages.voices["woman"].voice, name="guest")
     utterances = {name: engine.submit(f"open {name}", voice=name) for name in wanted}
     for each in utterances.values():
         engine.core.push_text(each, TEXTS[0])
@@ -171,7 +171,7 @@ def test_a_voice_that_was_taken_away_keeps_no_room_for_who_has_nothing_to_say(st
     for name in utterances:
         engine.core.remove_voice(name)
     assert add(engine, guest) is None
-    assert engine.speak("guest", TEXTS, voice="guest").pcm == wanted["rms"]
+    assert engine.speak("guest", TEXTS, voice="guest").pcm == wanted["woman"]
     for name, each in utterances.items():
         engine.core.push_text(each, TEXTS[1])
         engine.core.end_text(each)
@@ -181,19 +181,19 @@ def test_a_voice_that_was_taken_away_keeps_no_room_for_who_has_nothing_to_say(st
 
 
 def test_a_long_voice_that_nobody_waits_for_any_more_holds_up_no_short_one(stages: Stages) -> None:
-    own = stages.voices["rms"].voice
+    own = stages.voices["woman"].voice
     long = replace(own, name="long", speech_tokens=own.speech_tokens.repeat(2), mel=own.mel.repeat(2, 1))
     engine = HandDrivenEngine(stages=replace(stages, voice_room=VoiceRoom((long.num_tokens,))))
     assert add(engine, long) is None
-    for name in ("rms", "slt"):
+    for name in ("woman", "man"):
         assert isinstance(engine.speak(f"alone {name}", TEXTS, voice=name).end, Done)
-    engine.core._voices["slt"].flow_prompt.give_back(stages.flow)
-    speaking = engine.submit("speaking", voice="rms")
+    engine.core._voices["man"].flow_prompt.give_back(stages.flow)
+    speaking = engine.submit("speaking", voice="woman")
     engine.core.push_text(speaking, "".join(TEXTS) * 8)
     engine.core.end_text(speaking)
     waiting = begun(engine, "waiting", "long")
     engine.step()
-    short = begun(engine, "short", "slt")
+    short = begun(engine, "short", "man")
     engine.core.cancel(waiting, None)
     while not engine.heard[short].end:
         assert engine.step()
@@ -206,8 +206,8 @@ def test_a_voice_that_cannot_be_rendered_again_ends_who_waits_for_it_alone(
     stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = HandDrivenEngine(stages=for_one(stages))
-    assert isinstance(engine.speak("own", TEXTS, voice="slt").end, Done)
-    lost, other = begun(engine, "lost", "rms"), begun(engine, "other", "slt")
+    assert isinstance(engine.speak("own", TEXTS, voice="man").end, Done)
+    lost, other = begun(engine, "lost", "woman"), begun(engine, "other", "man")
 
     def broken(*_: object) -> None:
         raise RuntimeError("made to fail")
@@ -217,17 +217,17 @@ def test_a_voice_that_cannot_be_rendered_again_ends_who_waits_for_it_alone(
         engine.run()
     assert isinstance(engine.heard[lost].end, Failed)
     assert isinstance(engine.heard[other].end, Done)
-    assert isinstance(engine.speak("again", TEXTS, voice="rms").end, Done)
+    assert isinstance(engine.speak("again", TEXTS, voice="woman").end, Done)
 
 
 @pytest.mark.parametrize("num_steps", [0, 3, 15])
 def test_a_voice_that_goes_while_it_comes_back_leaves_nothing(stages: Stages, num_steps: int) -> None:
     engine = HandDrivenEngine(stages=stages)
-    for voice in twins(stages.voices["rms"].voice, "a", "b"):
+    for voice in twins(stages.voices["woman"].voice, "a", "b"):
         assert add(engine, voice) is None
     assert engine.core._voices["a"].flow_prompt.rendered is not None
-    assert isinstance(engine.speak("rms", TEXTS, voice="rms").end, Done)
-    assert held(engine) == ["b", "rms"]
+    assert isinstance(engine.speak("woman", TEXTS, voice="woman").end, Done)
+    assert held(engine) == ["b", "woman"]
     utterance = begun(engine, "u", "a")
     for _ in range(num_steps):
         engine.step()
@@ -235,4 +235,4 @@ def test_a_voice_that_goes_while_it_comes_back_leaves_nothing(stages: Stages, nu
     engine.core.remove_voice("a")
     engine.core.remove_voice("b")
     engine.run()
-    assert held(engine) in (["rms"], ["rms", "slt"])
+    assert held(engine) in (["woman"], ["woman", "man"])

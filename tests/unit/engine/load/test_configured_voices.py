@@ -18,7 +18,7 @@ from voicegate.engine.load.speaking_pace import measure_pace
     "load",
     [
         lambda config: load_engine(config, lambda _: None),
-        lambda config: measure_pace(config, "rms", ["Hello."], num_seeds=1, on_said=lambda _, __: None),
+        lambda config: measure_pace(config, "woman", ["Hello."], num_seeds=1, on_said=lambda _, __: None),
     ],
 )
 def test_a_directory_of_voices_that_is_none(load: Callable[[EngineConfig], Any], tmp_path: Path) -> None:

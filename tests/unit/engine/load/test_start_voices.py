@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.golden import TINY_MODEL_DIR
+from tests.support.golden import TINY_MODEL_DIR, TINY_VOICES
 from tests.support.hollow_stages import hollow, hollow_voice
 from tests.support.tiny_engine import CONFIG
 from tests.support.tiny_tokenizer import tiny_tokenizer
@@ -63,29 +63,29 @@ def test_so_is_one_that_leaves_none_in_a_model_with_few_positions() -> None:
 
 
 def test_what_does_not_fit_is_left_out_of_a_start_with_an_error_line() -> None:
-    voices = {"rms": hollow_voice("rms"), "guest": TOO_LONG}
+    voices = {"woman": hollow_voice("woman"), "guest": TOO_LONG}
     with capture_logs() as lines:
         fitting = fitting_voices(CONFIG, MODEL, voices, tiny_tokenizer())
-    assert list(fitting) == ["rms"]
+    assert list(fitting) == ["woman"]
     assert [(line["event"], line["log_level"], line["voice"]) for line in lines] == [
         ("voice_left_out", "error", "guest")
     ]
 
 
 def test_the_default_voice_is_not_left_out() -> None:
-    voices = {"rms": replace(TOO_LONG, name="rms"), "guest": hollow_voice("guest")}
-    with pytest.raises(EngineError, match=r"^the default voice, 'rms', cannot be spoken with: the transcript"):
+    voices = {"woman": replace(TOO_LONG, name="woman"), "guest": hollow_voice("guest")}
+    with pytest.raises(EngineError, match=r"^the default voice, 'woman', cannot be spoken with: the transcript"):
         fitting_voices(CONFIG, MODEL, voices, tiny_tokenizer())
 
 
 async def test_a_server_starts_with_such_a_voice_in_the_users_directory(tmp_path: Path) -> None:
-    rms = load_voices(TINY_MODEL_DIR, MODEL)["rms"]
-    guest = replace(TOO_LONG, speech_tokens=rms.speech_tokens, mel=rms.mel, embedding=rms.embedding)
+    woman = load_voices(TINY_MODEL_DIR, MODEL)["woman"]
+    guest = replace(TOO_LONG, speech_tokens=woman.speech_tokens, mel=woman.mel, embedding=woman.embedding)
     save_voice(guest, tmp_path / "guest.safetensors")
     engine = create_engine(replace(CONFIG, voices_dir=tmp_path, threads=1))
     await engine.start()
     try:
-        assert [voice.name for voice in engine.info.voices] == ["rms", "slt"]
+        assert [voice.name for voice in engine.info.voices] == TINY_VOICES
     finally:
         await engine.close()
 
@@ -95,7 +95,7 @@ async def test_a_server_starts_with_such_a_voice_in_the_users_directory(tmp_path
 
 @pytest.fixture
 def made() -> Stages:
-    return with_voices("rms", "guest", "mute")
+    return with_voices("woman", "guest", "mute")
 
 
 def with_voices(*names: str) -> Stages:
@@ -141,12 +141,12 @@ def test_who_does_not_speak_is_named_and_left_out(
     break_it(monkeypatch, knows(made, "mute"))
     num_free, num_held = made.flow.num_free_blocks, made.voices["mute"].flow_prompt.num_blocks
     with capture_logs() as lines:
-        silent = warm_up(CONFIG, made, "rms")
+        silent = warm_up(CONFIG, made, "woman")
         (left,) = without_silent(CONFIG, [made], silent)
     assert list(silent) == ["mute"]
     assert [line["voice"] for line in lines if line["event"] == "voice_left_out"] == ["mute"]
-    assert list(left.voices) == ["rms", "guest"]
-    assert [voice.name for voice in engine_info(CONFIG, left).voices] == ["rms", "guest"]
+    assert list(left.voices) == ["woman", "guest"]
+    assert [voice.name for voice in engine_info(CONFIG, left).voices] == ["woman", "guest"]
     assert left.flow.num_free_blocks - num_free == num_held > 0, "it is given back"
 
 
@@ -156,17 +156,17 @@ def test_where_nobody_or_the_default_voice_does_not_the_start_fails(
     with monkeypatch.context() as patched:
         break_opening(patched, lambda _: True)
         with capture_logs(), pytest.raises(EngineError, match="warm-up: 0 of 3 voices spoke; see the log"):
-            warm_up(CONFIG, made, "rms")
-    break_opening(monkeypatch, knows(made, "rms"))
+            warm_up(CONFIG, made, "woman")
+    break_opening(monkeypatch, knows(made, "woman"))
     with capture_logs():
-        silent = warm_up(CONFIG, made, "rms")
-    with pytest.raises(EngineError, match="the default voice, 'rms', cannot be spoken with: internal error"):
+        silent = warm_up(CONFIG, made, "woman")
+    with pytest.raises(EngineError, match="the default voice, 'woman', cannot be spoken with: internal error"):
         without_silent(CONFIG, [made], silent)
 
 
 def test_of_many_voices_some_speak_and_the_default_one_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"v{number}" for number in range(10)]
-    stages = with_voices(*names, "rms")
+    stages = with_voices(*names, "woman")
     spoke: list[str] = []
     open_voice = start_voices._speak
 
@@ -175,8 +175,8 @@ def test_of_many_voices_some_speak_and_the_default_one_among_them(monkeypatch: p
         return open_voice(config, stages, names)
 
     monkeypatch.setattr(start_voices, "_speak", noted)
-    assert warm_up(CONFIG, stages, "rms") == {}
-    assert spoke == ["rms", *names[:7]]
+    assert warm_up(CONFIG, stages, "woman") == {}
+    assert spoke == ["woman", *names[:7]]
 
 
 def test_a_start_tells_how_many_prompts_are_ready() -> None:
@@ -186,7 +186,7 @@ def test_a_start_tells_how_many_prompts_are_ready() -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Lines, "share", lambda _, *share: told.append(share))
         load_stages(replace(CONFIG, threads=1), MODEL, voices, progress).llm.close()
-    assert told == [("voice prompts", 1, 2), ("voice prompts", 2, 2)]
+    assert told == [("voice prompts", number, len(voices)) for number in range(1, len(voices) + 1)]
 
 
 # --- the default voice ----------------------------------------------------------------------------------------
@@ -196,11 +196,11 @@ def test_a_voice_of_the_users_is_nobodys_default_by_its_name(tmp_path: Path) -> 
     config = replace(CONFIG, model_dir=tmp_path / "model", voices_dir=tmp_path / "mine")
     (config.model_dir / "voices").mkdir(parents=True)
     assert default_of(config, UNNAMED, ["ben", "anna"]) == "anna", "the model has none of its own"
-    for name in ("rms", "slt"):
+    for name in ("woman", "man"):
         shutil.copy(TINY_MODEL_DIR / "voices" / f"{name}.safetensors", config.model_dir / "voices")
-    assert default_of(config, UNNAMED, ["anna", "slt", "rms"]) == "rms"
-    assert default_of(config, MODEL, ["anna", "slt", "rms"]) == "rms"
-    assert default_of(config, replace(MODEL, default_voice="slt"), ["anna", "slt", "rms"]) == "slt"
+    assert default_of(config, UNNAMED, ["anna", "man", "woman"]) == "man", "its first by name"
+    assert default_of(config, MODEL, ["anna", "man", "woman"]) == "woman"
+    assert default_of(config, replace(MODEL, default_voice="man"), ["anna", "man", "woman"]) == "man"
 
 
 def test_a_pair_in_the_models_directory_is_its_own(tmp_path: Path) -> None:

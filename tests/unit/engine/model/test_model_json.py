@@ -15,7 +15,7 @@ def test_tiny_model_sizes() -> None:
     model = load_model_config(TINY_MODEL_DIR)
     assert (model.llm.num_layers, model.llm.hidden_size, model.llm.end_of_prompt_id) == (8, 320, 1258)
     assert (model.flow.estimator.depth, model.flow.estimator.dim) == (6, 256)
-    assert (model.llm.num_speech_rows, model.default_voice) == (6761, "rms")
+    assert (model.llm.num_speech_rows, model.default_voice) == (6761, "woman")
 
 
 PENALTY = {

@@ -76,7 +76,7 @@ async def test_speech_on_lanes_that_get_nowhere_unwatched(number: int) -> None:
     await engine.start()
     for place in range(2 * number):
         name = UtteranceId(f"u{place}")
-        engine.submit(UtteranceRequest(name, "rms", PCM, SpeakingMode.CLAUSE))
+        engine.submit(UtteranceRequest(name, "woman", PCM, SpeakingMode.CLAUSE))
         engine.push_text(name, "Good morning, and welcome.")
         engine.end_text(name)
     ends = await _ends(engine, 2 * number)

@@ -153,7 +153,7 @@ class HeldEngine:
 
     async def submit(self, name: str, text: str = "") -> UtteranceId:
         utterance_id = UtteranceId(name)
-        self.engine.submit(UtteranceRequest(utterance_id, "rms", PCM))
+        self.engine.submit(UtteranceRequest(utterance_id, "woman", PCM))
         self.engine.push_text(utterance_id, text)
         return utterance_id
 
@@ -327,7 +327,7 @@ async def test_a_voice_whose_adding_is_given_up_leaves_nothing(moment: str, repl
     engine = held.engine
     await engine.start()
     free, voices = held.models.held, engine.info.voices
-    name = "rms" if replaces else "guest"
+    name = "woman" if replaces else "guest"
     adding = asyncio.create_task(engine.add_voice(NewVoice(name, SOUND, is_replacing=replaces)))
     await held.is_asked.wait()
     arrived = engine._arrived
@@ -380,7 +380,7 @@ async def test_others_speak_and_are_begun_while_a_voice_is_made() -> None:
     assert held.maker.making == ["one", "two"], "one that takes long holds up no other"
     held.maker.go.set()
     await asyncio.gather(*adding)
-    assert sorted(voice.name for voice in engine.info.voices) == ["one", "rms", "two"]
+    assert sorted(voice.name for voice in engine.info.voices) == ["one", "woman", "two"]
     await engine.close()
 
 
@@ -391,7 +391,7 @@ async def test_a_voice_that_could_not_be_written_is_there_and_its_sender_is_told
     held.go()
     added = await held.engine.add_voice(NewVoice("guest", SOUND))
     assert added.remark == "the voice could not be written (No such file or directory), and is gone after a restart"
-    assert [(voice.name, voice.remark) for voice in held.engine.info.voices] == [("rms", ""), ("guest", "")]
+    assert [(voice.name, voice.remark) for voice in held.engine.info.voices] == [("woman", ""), ("guest", "")]
     assert (await held.engine.add_voice(NewVoice("clone", SOUND, is_clone=True))).remark == "", "it is never written"
     await held.engine.close()
 
@@ -421,7 +421,7 @@ async def test_a_voice_that_is_given_up_while_it_is_made_lets_the_next_in() -> N
     held.maker.go.set()
     await engine.add_voice(NewVoice("next", SOUND))
     await engine.remove_voice("next")
-    assert [voice.name for voice in engine.info.voices] == ["rms"]
+    assert [voice.name for voice in engine.info.voices] == ["woman"]
     utterance = await held.submit("u", "Good morning.")  # behind what was asked for before
     engine.end_text(utterance)
     assert isinstance((await held.ends(1))[utterance], Done)

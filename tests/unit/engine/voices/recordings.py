@@ -1,4 +1,4 @@
-"""Recordings of people, as they are and with noise: those of the tiny model's voices (CMU Arctic)."""
+"""Recordings of speech, as they are and with noise: those of the tiny model's voices."""
 
 import io
 
@@ -10,7 +10,7 @@ import torch
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.voices.audio_file import Recording
 
-PEOPLE = ("rms", "slt")
+PEOPLE = ("woman", "man")
 _TILTS = {"white": 0.0, "pink": 0.5, "brown": 1.0}
 
 

@@ -28,7 +28,7 @@ def model_dir(tmp_path: Path) -> Path:
     """With one voice of its own, a recording without text beside it, and encoders."""
     directory = tmp_path / "model"
     (directory / "voices").mkdir(parents=True)
-    for name in ("voices/rms.safetensors", "voices/rms_prompt.wav"):
+    for name in ("voices/woman.safetensors", "voices/woman_prompt.wav"):
         shutil.copy(TINY_MODEL_DIR / name, directory / name)
     write_speech_tokenizer(directory / "speech_tokenizer_v3.onnx")
     write_speaker_encoder(directory / "campplus.onnx")
@@ -53,7 +53,7 @@ def test_pairs_become_voices_beside_the_models_own(model_dir: Path, model: Model
     write_pair(voices_dir, "ben", "")
     write_pair(model_dir / "voices", "cleo", "Three.")
     voices = load_voices(model_dir, model, voices_dir)
-    assert {name: voice.transcript for name, voice in voices.items() if name != "rms"} == {
+    assert {name: voice.transcript for name, voice in voices.items() if name != "woman"} == {
         "anna": "One two.",
         "ben": "",
         "cleo": "Three.",
@@ -95,7 +95,7 @@ def test_what_is_taken_for_no_voice_is_named(model_dir: Path, model: ModelConfig
     for name in ("notes.md", "eve.M4A"):
         (model_dir / "voices" / name).write_bytes(b"x")
     with capture_logs() as logs:
-        assert set(load_voices(model_dir, model, voices_dir)) == {"rms", "anna"}
+        assert set(load_voices(model_dir, model, voices_dir)) == {"woman", "anna"}
     told = [entry["files"] for entry in logs if entry["event"] == "voice_files_ignored"]
     assert told == [["eve.M4A"], ["ben.m4a", "ben.txt", "cleo.pt", "dora"]]
 
@@ -131,8 +131,8 @@ def test_a_voice_is_made_again_only_when_its_pair_changed(
 
 
 def test_the_users_voice_wins_over_the_models(model_dir: Path, model: ModelConfig, voices_dir: Path) -> None:
-    write_pair(voices_dir, "rms", "Mine.")
-    assert load_voices(model_dir, model, voices_dir)["rms"].transcript == "Mine."
+    write_pair(voices_dir, "woman", "Mine.")
+    assert load_voices(model_dir, model, voices_dir)["woman"].transcript == "Mine."
 
 
 def test_a_recording_without_text_is_named(model_dir: Path, model: ModelConfig, voices_dir: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_recording_that_makes_no_voice_is_named(model_dir: Path, model: ModelC
 
 
 def test_a_voice_that_came_otherwise_is_not_overwritten(model_dir: Path, model: ModelConfig) -> None:
-    own = model_dir / "voices" / "rms.safetensors"
+    own = model_dir / "voices" / "woman.safetensors"
     before = own.read_bytes()
-    write_pair(model_dir / "voices", "rms", "Good morning.")
-    with pytest.raises(VoiceError, match=r"rms\.safetensors was not made from rms\.wav"):
+    write_pair(model_dir / "voices", "woman", "Good morning.")
+    with pytest.raises(VoiceError, match=r"woman\.safetensors was not made from woman\.wav"):
         load_voices(model_dir, model)
     assert own.read_bytes() == before
 
@@ -181,7 +181,7 @@ def test_a_model_with_fixed_voices_says_so_where_a_pair_is(
 ) -> None:
     for name in ("speech_tokenizer_v3.onnx", "campplus.onnx"):
         (model_dir / name).unlink()
-    assert list(load_voices(model_dir, model, voices_dir)) == ["rms"]
+    assert list(load_voices(model_dir, model, voices_dir)) == ["woman"]
     write_pair(voices_dir, "anna", "One two.")
     with pytest.raises(Unsupported, match="has fixed voices"):
         load_voices(model_dir, model, voices_dir)

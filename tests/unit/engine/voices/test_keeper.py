@@ -8,7 +8,7 @@ import pytest
 import structlog
 from safetensors.torch import save
 
-from tests.support.golden import TINY_MODEL_DIR
+from tests.support.golden import TINY_MODEL_DIR, TINY_VOICES
 from tests.support.local_maker import LocalMaker
 from voicegate.engine.interface import NewVoice
 from voicegate.engine.model.config import ModelConfig
@@ -18,8 +18,8 @@ from voicegate.engine.voices.pace import VoicePace
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.voice import save_pace
 
-RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
-OTHER_RECORDING = (TINY_MODEL_DIR / "voices" / "rms_prompt.wav").read_bytes()
+RECORDING = (TINY_MODEL_DIR / "voices" / "man_prompt.wav").read_bytes()
+OTHER_RECORDING = (TINY_MODEL_DIR / "voices" / "woman_prompt.wav").read_bytes()
 TEXT = "Hello there, it is very nice to meet you."
 
 
@@ -33,8 +33,8 @@ async def test_a_saved_voice_is_there_at_the_next_start_until_deleted(tmp_path: 
     keeper.save(await keeper.make(NewVoice("guest", RECORDING, TEXT, "a guest")))
     assert load_voices(TINY_MODEL_DIR, model, tmp_path)["guest"].description == "a guest"
     keeper.delete("guest")
-    keeper.delete("rms")  # the model's own: nothing of it lies here
-    assert sorted(load_voices(TINY_MODEL_DIR, model, tmp_path)) == ["rms", "slt"]
+    keeper.delete("woman")  # the model's own: nothing of it lies here
+    assert sorted(load_voices(TINY_MODEL_DIR, model, tmp_path)) == TINY_VOICES
 
 
 async def test_a_voice_in_the_place_of_a_pairs_stays_until_the_pair_changes(tmp_path: Path, model: ModelConfig) -> None:
@@ -76,7 +76,7 @@ async def test_without_a_directory_nothing_is_written(tmp_path: Path, model: Mod
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), None)
     before = sorted((TINY_MODEL_DIR / "voices").iterdir())
     keeper.save(await keeper.make(NewVoice("guest", RECORDING)))
-    keeper.delete("rms")
+    keeper.delete("woman")
     assert sorted((TINY_MODEL_DIR / "voices").iterdir()) == before
 
 
@@ -92,7 +92,7 @@ def test_a_full_disk_is_a_warning_and_leaves_no_half_voice(
     tmp_path: Path, model: ModelConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper = VoiceKeeper(LocalMaker(TINY_MODEL_DIR, model), tmp_path)
-    voice = load_voices(TINY_MODEL_DIR, model)["rms"]
+    voice = load_voices(TINY_MODEL_DIR, model)["woman"]
 
     def fill_up(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -19,7 +19,7 @@ from voicegate.engine.voices.maker import MODULE, ProcessMaker
 from voicegate.engine.voices.maker_wire import NotMade, Task, write_message
 from voicegate.engine.voices.making import answer_to, make_voice
 
-RECORDING = (TINY_MODEL_DIR / "voices" / "slt_prompt.wav").read_bytes()
+RECORDING = (TINY_MODEL_DIR / "voices" / "man_prompt.wav").read_bytes()
 ORDER = NewVoice("guest", RECORDING, "Hello there, it is very nice to meet you.", "a guest")
 
 

@@ -64,14 +64,15 @@ def test_what_stays_the_same_is_refused_however_loud(name: str, level: float) ->
 
 
 @pytest.mark.parametrize("speaker", PEOPLE)
-@pytest.mark.parametrize("level_db", [-40, -20, 0])
+@pytest.mark.parametrize("level_db", [-60, -40, -20])
 @pytest.mark.parametrize("kind", ["white", "pink", "brown"])
 @pytest.mark.parametrize("snr_db", [30, 10, 5, 0])
 def test_speech_is_taken_however_quiet_and_with_as_much_noise_in_it(
     speaker: str, level_db: int, kind: str, snr_db: int
 ) -> None:
     recording = with_noise(read(speaker), kind, snr_db)
-    recording = Recording(recording.samples * 10 ** (level_db / 20), recording.rate_hz)
+    scale = 10 ** (level_db / 20) / float(recording.samples.std())
+    recording = Recording(recording.samples * scale, recording.rate_hz)
     assert variation_db(recording) > 1.2 * MIN_VARIATION_DB
     check_speech(recording)
 
@@ -84,6 +85,6 @@ def test_every_second_of_it_is_speech(speaker: str) -> None:
 
 
 def test_hum_beside_speech_does_not_hide_it() -> None:
-    speech = read("rms")
+    speech = read("woman")
     with_hum = speech.samples + 0.2 * torch.from_numpy(hum(50)[: len(speech.samples)]).float()
     check_speech(Recording(with_hum * 0.5, speech.rate_hz))

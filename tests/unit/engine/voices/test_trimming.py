@@ -14,7 +14,7 @@ from voicegate.engine.voices.enrolment import load_enroller
 from voicegate.engine.voices.features import resample
 from voicegate.engine.voices.trimming import NOT_TRIMMED, Trimmed, without_silence
 
-SPEECH = read("rms")
+SPEECH = read("woman")
 
 
 def between(speech: Recording, front_s: float, behind_s: float, noise_dbfs: float | None = None) -> Recording:

@@ -27,10 +27,18 @@ def load(path: Path) -> Voice:
     return load_voice(path, vocab_size=6561, speaker_dim=192)
 
 
-def test_the_tiny_model_has_its_two_voices() -> None:
+def test_the_tiny_model_has_its_two_voices_which_answer_to_their_old_names_too() -> None:
     voices = load_voices(TINY_MODEL_DIR, load_model_config(TINY_MODEL_DIR))
-    assert {name: voice.num_tokens for name, voice in voices.items()} == {"rms": 69, "slt": 64}
-    assert voices["rms"].transcript == "Good morning, and welcome to the show."
+    assert {name: voice.num_tokens for name, voice in voices.items()} == {"woman": 57, "slt": 57, "man": 60, "rms": 60}
+    assert voices["woman"].transcript == "Hello there, it is very nice to meet you."
+    for name, old_name in (("woman", "slt"), ("man", "rms")):
+        voice, old = voices[name], voices[old_name]
+        assert old.description == f"{voice.description}; the old name of {name}"
+        assert old.prompt_text == voice.prompt_text
+        for tensor, other in zip(
+            (voice.speech_tokens, voice.mel, voice.embedding), (old.speech_tokens, old.mel, old.embedding), strict=True
+        ):
+            assert torch.equal(tensor, other)
 
 
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:

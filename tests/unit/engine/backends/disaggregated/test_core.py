@@ -285,7 +285,7 @@ def test_an_engines_thread_drives_it(llm_of: Callable[[HollowToken2wavs], LlmBac
             assert engine.info.max_utterances == 2 * CONFIG.max_utterances
             for place in range(6):
                 name = UtteranceId(f"u{place}")
-                engine.submit(UtteranceRequest(name, "rms", PCM, SpeakingMode.CLAUSE))
+                engine.submit(UtteranceRequest(name, "woman", PCM, SpeakingMode.CLAUSE))
                 engine.push_text(name, TEXTS[place % len(TEXTS)])
                 engine.end_text(name)
             ends: list[object] = []

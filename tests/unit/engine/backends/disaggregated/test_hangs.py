@@ -197,7 +197,7 @@ def test_no_voice_is_taken_up_while_a_device_hangs(monkeypatch: pytest.MonkeyPat
     answers: list[ReadyVoice | EngineError] = []
     made.lanes[1].hang()
     for place in range(2):
-        driven.say(f"u{place}", TEXT, voice="rms")
+        driven.say(f"u{place}", TEXT, voice="woman")
     step_for(driven, 0.1)
     with monkeypatch.context() as patch:  # all of its batches are under way, as a GPU's are that hangs
         patch.setattr(made.models.parts[1].flow._solver, "max_batches", 0)
@@ -207,7 +207,7 @@ def test_no_voice_is_taken_up_while_a_device_hangs(monkeypatch: pytest.MonkeyPat
     driven.run()
     assert [isinstance(answer, EngineError) and "cpu.3 hangs" in str(answer) for answer in answers] == [True, True]
     assert made.models.held == before
-    core.remove_voice("rms")
+    core.remove_voice("woman")
     made.lanes[1].go_on()
     step_for(driven, 1.0)
     core.prepare_voice(hollow_voice("new"), answers.append)
@@ -232,7 +232,7 @@ async def end_of(engine: ThreadedEngine, name: UtteranceId) -> Done | Failed:
 
 def speak(engine: ThreadedEngine, name: str) -> UtteranceId:
     utterance_id = UtteranceId(name)
-    engine.submit(UtteranceRequest(utterance_id, "rms", PCM))
+    engine.submit(UtteranceRequest(utterance_id, "woman", PCM))
     engine.push_text(utterance_id, TEXT)
     engine.end_text(utterance_id)
     return utterance_id
