@@ -1,8 +1,9 @@
 """The encoder of the tiny demonstration model: `speech_tokenizer.safetensors`, a small convolutional net over the mel.
 
 It quantises to some thousand codes (finite scalar quantisation, arXiv:2309.15505). A token is a code and the token's
-place modulo the phases that `model.json` names (models/tiny/RECIPE.md says why). There is no speaker encoder: the model was trained on two speakers
-with one fixed embedding each, so a recording gets that of the shipped voice whose average spectrum is nearest.
+place modulo the phases that `model.json` names (models/tiny/RECIPE.md says why). There is no speaker encoder: the model
+was trained on two speakers with one fixed embedding each. A recording gets that of the shipped voice whose average
+spectrum is nearest.
 """
 
 import math

@@ -6,7 +6,7 @@ from dataclasses import replace
 import httpx
 
 from tests.integration.http_client import base_url
-from tests.support.golden import TINY_MODEL_DIR
+from tests.support.golden import TINY_MODEL_DIR, TINY_VOICES
 from tests.support.patient_gateway import PATIENT
 from tests.support.tiny_engine import stages_with_room_for, tiny_engine
 from voicegate.gateway.server.run import running_gateway
@@ -16,7 +16,7 @@ NUM_VOICES = 3
 
 
 async def test_voices_are_added_until_there_are_as_many_as_are_allowed() -> None:
-    config = replace(PATIENT, enrolment=True, max_voices=2 + NUM_VOICES)
+    config = replace(PATIENT, enrolment=True, max_voices=len(TINY_VOICES) + NUM_VOICES)
     with stages_with_room_for(2) as stages:
         async with (
             asyncio.timeout(300),
@@ -27,7 +27,10 @@ async def test_voices_are_added_until_there_are_as_many_as_are_allowed() -> None
             for name in names:
                 assert (await _add(client, name)).status_code == 201
             refused = await _add(client, "one-more")
-            assert (refused.status_code, f"{2 + NUM_VOICES} voices are all" in refused.text) == (409, True)
+            assert (refused.status_code, f"{len(TINY_VOICES) + NUM_VOICES} voices are all" in refused.text) == (
+                409,
+                True,
+            )
             heard = {await _speech(client, name) for name in (*names, names[0])}
             assert len(heard) == 1
             assert await _speech(client, "man") not in heard

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.listener import Listener
-from tests.support.golden import TINY_MODEL_DIR
+from tests.support.golden import TINY_MODEL_DIR, TINY_VOICES
 from tests.support.patience import PATIENCE_S
 from tests.support.polling import until
 from tests.support.quick_model import quick_model
@@ -67,6 +67,6 @@ async def test_a_voice_of_the_directory_is_there_at_once_and_keeps_its_tuned_pac
         save_pace(path, VoicePace(2.0, 0.7))
         tuned = path.read_bytes()
         await replaced(engine)
-        assert engine._serving[0].voices == {"woman", "man", "guest"}
+        assert engine._serving[0].voices == {*TINY_VOICES, "guest"}
         await spoken(engine, "guest")
         assert path.read_bytes() == tuned

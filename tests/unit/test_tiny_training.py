@@ -40,6 +40,7 @@ from models.tiny.training.voices import VOICES
 from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.torch.offline import WholeSequence
+from voicegate.engine.flow.weights import flow_shapes
 from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
@@ -93,6 +94,10 @@ def test_a_step_of_each_stage_makes_a_model_that_the_engine_loads(trained: Path,
     LlmModel(model.llm, load_state_dict(tmp_path / "llm.safetensors"))
     FlowModel(
         model.flow, load_state_dict(tmp_path / "flow.safetensors"), device=torch.device("cpu"), dtype=torch.float32
+    )
+    shapes = {name: tuple(each.shape) for name, each in load_state_dict(tmp_path / "flow.safetensors").items()}
+    assert shapes == flow_shapes(model.flow) | {"decoder.estimator.rotary_embed.inv_freq": (32,)}, (
+        "as upstream's classes"
     )
     load_vocoder_weights(model.vocoder, load_state_dict(tmp_path / "vocoder.safetensors"), device=torch.device("cpu"))
     assert "Kokoro-82M" in (tmp_path / "NOTICE").read_text()
@@ -387,7 +392,7 @@ def test_the_trained_flow_is_the_engines() -> None:
     for parameter in trained.parameters():
         parameter.add_(torch.randn_like(parameter) * 0.05)  # many begin as zeros, which would hide a difference
     token_of = torch.randperm(6561)[: speech_tokenizer.NUM_CODES * speech_tokenizer.PHASES]
-    weights = export.flow_weights(dict(trained.state_dict()), token_of, 6561)
+    weights = export.flow_weights(dict(trained.state_dict()), token_of, 6561, config.estimator.head_dim)
     engine = FlowModel(config, weights, device=torch.device("cpu"), dtype=torch.float32)
     codes = torch.randint(speech_tokenizer.NUM_CODES, (1, 40))
     tokens = token_of[codes[0] * speech_tokenizer.PHASES + torch.arange(40) % speech_tokenizer.PHASES].tolist()

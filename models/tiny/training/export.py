@@ -23,6 +23,9 @@ from .voices import VOICES
 
 _TABLE_ROWS, _FIRST_SPECIAL = 6761, 6561
 _COPIED: Final = ("tokenizer.json", "tokenizer_config.json")
+# A buffer of upstream's, which loads its state dict strictly. In float16 a place far on would turn by another angle.
+_ROTATION: Final = "decoder.estimator.rotary_embed.inv_freq"
+_ROTATION_BASE: Final = 10_000.0
 
 Weights = dict[str, torch.Tensor]
 
@@ -50,7 +53,12 @@ def llm_weights(trained: Weights, token_of: torch.Tensor) -> Weights:
     }
 
 
-def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int) -> Weights:
+def rotation(head_dim: int) -> torch.Tensor:
+    """Angle of a place, by pair of channels."""
+    return 1 / (_ROTATION_BASE ** (torch.arange(0, head_dim, 2).float() / head_dim))
+
+
+def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int, head_dim: int) -> Weights:
     rows = trained["input_embedding.weight"]
     table = torch.zeros(num_tokens, rows.shape[1])
     table[token_of] = rows.repeat_interleave(PHASES, dim=0)
@@ -59,7 +67,7 @@ def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int) -> W
         for name, weight in trained.items()
         if name.endswith("to_q.bias")
     }
-    return no_biases | trained | {"input_embedding.weight": table}
+    return no_biases | trained | {"input_embedding.weight": table, _ROTATION: rotation(head_dim)}
 
 
 def tokenizer_weights(trained: Weights, ids: torch.Tensor) -> Weights:
@@ -75,7 +83,7 @@ def tokenizer_weights(trained: Weights, ids: torch.Tensor) -> Weights:
 def _saved(weights: Weights, path: Path) -> None:
     save_file(
         {
-            name: (weight.half() if weight.is_floating_point() else weight).contiguous()
+            name: (weight.half() if weight.is_floating_point() and name != _ROTATION else weight).contiguous()
             for name, weight in weights.items()
         },
         path,
@@ -92,7 +100,10 @@ def export(state: Path, like: Path, output: Path, *, flow: str, steps: int, guid
     ids = speech_tokenizer.token_ids(described["silent_tokens"], _FIRST_SPECIAL)
     token_of = ids[: NUM_CODES * PHASES]
     _saved(llm_weights(run.averaged_weights(state, "llm"), token_of), output / "llm.safetensors")
-    _saved(flow_weights(run.averaged_weights(state, flow), token_of, _FIRST_SPECIAL), output / "flow.safetensors")
+    trained_flow = flow_weights(
+        run.averaged_weights(state, flow), token_of, _FIRST_SPECIAL, model.cosyvoice3_flow.estimator.head_dim
+    )
+    _saved(trained_flow, output / "flow.safetensors")
     values = run.averaged_weights(state, "vocoder")
     names = sorted(vocoder_shapes(model.vocoder))
     _saved({name: values[f"values.{index}"] for index, name in enumerate(names)}, output / "vocoder.safetensors")

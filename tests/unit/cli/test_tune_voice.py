@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.golden import TINY_MODEL_DIR
 from voicegate.engine.interface import EngineError
 from voicegate.engine.load.speaking_pace import Heard
 from voicegate.engine.voices.pace import Said, VoicePace, pace_in
+from voicegate.engine.voices.voice import load_voice, save_voice
 from voicegate.gateway.cli import main, tune_voice
 from voicegate.gateway.cli.model_files import read_header
 from voicegate.gateway.cli.terminal import CommandError
@@ -24,7 +26,7 @@ WORDS = ("Yes, that works for me.", "One moment.", "I see.", "Thank you.", "No, 
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Copies the parts of the tiny model that the LLM speaks with."""
+    """Copies the parts of the tiny model that the LLM speaks with; no voice was tuned."""
     monkeypatch.setattr("voicegate.gateway.logs.configure_logs", lambda *_: None)  # logging is the whole process's
     monkeypatch.setenv("VOICEGATE_THREADS", "1")  # so are torch's threads
     directory = tmp_path / "model"
@@ -32,7 +34,8 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in FILES:
         (directory / name).symlink_to(TINY_MODEL_DIR / name)
     for name in ("woman", "man"):
-        shutil.copy(TINY_MODEL_DIR / "voices" / f"{name}.safetensors", directory / "voices")
+        voice = load_voice(TINY_MODEL_DIR / "voices" / f"{name}.safetensors", vocab_size=6561, speaker_dim=192)
+        save_voice(replace(voice, pace=None), directory / "voices" / f"{name}.safetensors")
     return directory
 
 
@@ -57,7 +60,7 @@ def test_a_voice_is_measured_and_written_where_the_engine_reads_it(capsys: Captu
     assert f"wrote {path}" in out
     pace = pace_in(read_header(path).texts)
     assert pace is not None
-    assert 1.5 < pace.tokens_per_letter < 3.0, "its recording has 1.8, and short sentences take longer"
+    assert 1.5 < pace.tokens_per_letter < 3.5, "its recording has 1.8, and short sentences take longer"
     assert out.startswith(f"man: {pace.tokens_per_letter:.3f} speech tokens a letter, ")
     assert main.run(["voices", "show", "man", "--model", str(copy)]) == 0
     assert f"{pace.tokens_per_letter:.2f} speech tokens a letter, " in capsys.readouterr().out

@@ -111,7 +111,7 @@ def test_silence_is_success_where_nothing_is_to_be_said(text: str) -> None:
 
 
 def test_words_that_the_model_has_no_token_for_are_an_error() -> None:
-    """The tiny model knows no letter of that script: no other seed would help."""
+    """The tiny model knows no letter of that script. Of its seeds some make nothing, some a moment of silence."""
     engine = HandDrivenEngine()
     end = engine.speak("u", ["\u4f60\u597d"]).end
     assert isinstance(end, Failed)

@@ -20,3 +20,15 @@ def test_equals_upstream_at_every_split(step: int) -> None:
 
 def test_a_run_of_zero_drops_every_silent_token() -> None:
     assert SilentTokenFilter({1}, 0).keep([1, 5, 1, 1, 6]) == (5, 6)
+
+
+def test_silence_waits_for_the_first_sound() -> None:
+    silent_filter = SilentTokenFilter({1, 2}, 2)
+    assert [silent_filter.keep(tokens) for tokens in ([1], [2, 1], [], [5, 1], [2, 1])] == [
+        (),
+        (),
+        (),
+        (1, 2, 5, 1),
+        (2,),
+    ]
+    assert silent_filter.num_seen == 7

@@ -34,7 +34,7 @@ def test_the_tiny_model_has_its_two_voices_which_answer_to_their_old_names_too()
     for name, old_name in (("woman", "slt"), ("man", "rms")):
         voice, old = voices[name], voices[old_name]
         assert old.description == f"{voice.description}; the old name of {name}"
-        assert old.prompt_text == voice.prompt_text
+        assert (old.prompt_text, old.pace) == (voice.prompt_text, voice.pace)
         for tensor, other in zip(
             (voice.speech_tokens, voice.mel, voice.embedding), (old.speech_tokens, old.mel, old.embedding), strict=True
         ):
