@@ -238,7 +238,7 @@ def test_a_flow_has_what_was_built(machine: Callable[[str], Package], parts: Flo
         sum(name == "IExecutionContext.execute_async_v3" for name, _ in package.calls) == 2 * MODEL.flow.num_euler_steps
     ), "steps of two blocks"
     plain = FlowRunner(flow, pool, TorchSolver(flow, pool, max_streams=1), max_streams=1)
-    torch.testing.assert_close(found, drain(plain, open_stream(plain, 42)), rtol=0, atol=1e-5)
+    torch.testing.assert_close(found, drain(plain, open_stream(plain, 42)), rtol=0, atol=1e-4)
 
 
 def test_a_shape_that_is_not_taken_is_our_kernels(machine: Callable[[str], Package], parts: FlowParts) -> None:
