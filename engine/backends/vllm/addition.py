@@ -16,7 +16,7 @@ from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
 SERIES: Final = "0.26"
-_INSTALL: Final = "pip install '.[vllm]' from a clone of voicegate"
+_INSTALL: Final = "pip install '.[vllm]' in a clone of this server"
 
 
 def _share(text: str) -> float:

@@ -181,5 +181,5 @@ def test_a_version_that_is_not_known_and_one_that_is(standin: Any, config: Engin
 
 @pytest.mark.parametrize("backend", ["vllm"], indirect=True)
 def test_without_the_package(config: EngineConfig) -> None:
-    with pytest.raises(EngineError, match=r"vllm is not installed: pip install 'voicegate-tts\[vllm\]'"):
+    with pytest.raises(EngineError, match=r"vllm is not installed: pip install '\.\[vllm\]'"):
         load(config)
