@@ -75,9 +75,11 @@ class Mouse:
         self._bidi = bidi
         self._context = context
 
-    async def click(self, x: float, y: float) -> None:
+    async def click(self, x: float, y: float, *, of: dict[str, str] | None = None) -> None:
+        """Against the window, or against the middle of the element `of`, wherever that is by then."""
+        origin: Any = "viewport" if of is None else {"type": "element", "element": of}
         actions = [
-            {"type": "pointerMove", "x": round(x), "y": round(y)},
+            {"type": "pointerMove", "x": round(x), "y": round(y), "origin": origin},
             {"type": "pointerDown", "button": 0},
             {"type": "pointerUp", "button": 0},
         ]
@@ -99,30 +101,31 @@ class FirefoxPage:
     async def evaluate(self, function: str, argument: Any = None) -> Any:
         """Evaluates an (async) arrow function of JavaScript with `argument`; both are JSON."""
         call = f"async (json) => JSON.stringify(await ({function})(JSON.parse(json)))"
+        value = (await self._call(call, orjson.dumps(argument).decode())).get("value")
+        return None if value is None else orjson.loads(value)
+
+    async def click(self, selector: str) -> None:
+        """With the mouse, as users do: sound may begin then. The element may move while the page grows."""
+        find = """(selector) => {
+            const element = document.querySelector(selector);
+            element.scrollIntoView({ block: "center" });
+            return element;
+        }"""
+        found = await self._call(find, selector)
+        await self.mouse.click(0, 0, of={"sharedId": found["sharedId"]})
+
+    async def _call(self, function: str, argument: str) -> dict[str, Any]:
         told = await self._bidi.send(
             "script.callFunction",
-            functionDeclaration=call,
-            arguments=[{"type": "string", "value": orjson.dumps(argument).decode()}],
+            functionDeclaration=function,
+            arguments=[{"type": "string", "value": argument}],
             target={"context": self._context},
             awaitPromise=True,
         )
         if told["type"] != "success":
             raise RuntimeError(told["exceptionDetails"]["text"])
-        value = told["result"].get("value")
-        return None if value is None else orjson.loads(value)
-
-    async def click(self, selector: str) -> None:
-        """With the mouse, as users do: sound may begin then."""
-        x, y = await self.evaluate(
-            """(selector) => {
-                const element = document.querySelector(selector);
-                element.scrollIntoView({ block: "center" });
-                const { x, y, width, height } = element.getBoundingClientRect();
-                return [x + width / 2, y + height / 2];
-            }""",
-            selector,
-        )
-        await self.mouse.click(x, y)
+        result: dict[str, Any] = told["result"]
+        return result
 
     async def until_text(self, selector: str, pattern: str) -> str:
         """Waits for an element's text until it matches."""
