@@ -30,9 +30,10 @@ BLOCKS: Final = [each for each in snippets() if each.document == "clients/javasc
 (LINES,) = [each.code for each in BLOCKS if each.language == "js" and "document." in each.code]
 (ELEMENTS,) = [each.code for each in BLOCKS if each.language == "html"]
 SAID: Final = "Well, that is a long story. " * 20  # as the lines have it
-# And an icon, for which browsers ask else, in vain.
+# And an icon, for which browsers ask else, in vain. Paragraphs that grow would push the button away under the mouse.
 PAGE: Final = f"""<!doctype html>
 <title>An app with the client</title>
+<style>p {{ height: 3em; overflow: hidden; }}</style>
 <link rel="icon" href="data:," />
 {ELEMENTS}"""
 BUILDS: Final = {
