@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -23,19 +24,19 @@ class RedisServer:
         self.start()
 
     def start(self) -> None:
-        socket = self._folder / "socket"
-        socket.unlink(missing_ok=True)
+        path = self._folder / "socket"
+        path.unlink(missing_ok=True)
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(self._program, "--port", "0", "--unixsocket", str(socket), "--dir", str(self._folder)),
+                    *(self._program, "--port", "0", "--unixsocket", str(path), "--dir", str(self._folder)),
                     *("--save", "", *self._options),
                 ],
                 stdout=log,
                 stderr=log,
             )
         until_s = time.monotonic() + PATIENCE_S
-        while not socket.exists():
+        while not _listens(path):  # the file is there before anybody listens
             assert self._process.poll() is None, (self._folder / "log").read_text()
             assert time.monotonic() < until_s, (self._folder / "log").read_text()
             time.sleep(0.02)
@@ -57,3 +58,8 @@ class RedisServer:
         assert self._process is not None
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, number)
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
