@@ -24,6 +24,7 @@ from voicegate.engine.checkpoint.model_json import check_model_json, model_json
 from voicegate.engine.checkpoint.shapes import expected_shapes
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT, special_tokens
 from voicegate.engine.checkpoint.upstream_yaml import parse_upstream_yaml
+from voicegate.engine.flow.estimator import inverse_frequencies
 from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
 from voicegate.engine.llm.torch.model import HEAD, TEXT_TABLE, TIED_TEXT_HEAD
 from voicegate.engine.load.family import PARTS
@@ -102,12 +103,6 @@ def generate(part: str, model: ModelConfig, *, never_stop: bool = False) -> dict
     if part == "flow":
         state[ESTIMATOR_PREFIX + INV_FREQ] = inverse_frequencies(model.cosyvoice3_flow.estimator.head_dim)
     return state
-
-
-def inverse_frequencies(head_dim: int) -> torch.Tensor:
-    """Rotary frequencies, which upstream's flow has among its weights."""
-    inverse: torch.Tensor = 1.0 / 10_000 ** (torch.arange(0, head_dim, 2).float() / head_dim)
-    return inverse
 
 
 def generated_weight(name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:

@@ -13,10 +13,11 @@ import torch
 from safetensors.torch import save_file
 
 from voicegate.bench.environment import REPOSITORY
-from voicegate.bench.full_size.source import Sizes, inverse_frequencies, yaml_text
+from voicegate.bench.full_size.source import Sizes, yaml_text
 from voicegate.bench.peers.generated import write_speaker_model
 from voicegate.bench.peers.reference import Reference, save
 from voicegate.engine.checkpoint.tokenizer import END_OF_PROMPT
+from voicegate.engine.flow.estimator import inverse_frequencies
 from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
 from voicegate.engine.llm.torch.model import TEXT_TABLE, TIED_TEXT_HEAD
 from voicegate.engine.load.family import PARTS

@@ -65,7 +65,7 @@ class Estimator:
         self.convs = tuple(_load_conv(state, f"input_embed.conv_pos_embed.conv{i}.0", dtype) for i in (1, 2))
         self.out_weight = state["proj_out.weight"].to(dtype)
         self.out_bias = state["proj_out.bias"]
-        self._inv_freq = state.get(INV_FREQ, _rotary_inv_freq(config.head_dim)).to(proj.device)
+        self._inv_freq = state.get(INV_FREQ, inverse_frequencies(config.head_dim)).to(proj.device)
 
     def rotations(self, num_frames: int) -> torch.Tensor:
         """[num_frames, d / 2] complex64: the rotary factors of absolute frames 0 .. num_frames - 1."""
@@ -196,5 +196,6 @@ def _load_conv(state: Mapping[str, torch.Tensor], name: str, dtype: torch.dtype)
     return weight.contiguous(memory_format=torch.channels_last), state[f"{name}.bias"].to(dtype)
 
 
-def _rotary_inv_freq(head_dim: int) -> torch.Tensor:
+def inverse_frequencies(head_dim: int) -> torch.Tensor:
+    """[head_dim / 2]: by how much a place turns each pair of channels. Upstream's flow has them among its weights."""
     return 1.0 / (10_000 ** (torch.arange(0, head_dim, 2).float() / head_dim))

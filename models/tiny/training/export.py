@@ -14,6 +14,8 @@ from typing import Any, Final
 import torch
 from safetensors.torch import save_file
 
+from voicegate.engine.flow.estimator import inverse_frequencies
+from voicegate.engine.flow.weights import ESTIMATOR_PREFIX, INV_FREQ
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.vocoder.weights import vocoder_shapes
 
@@ -26,8 +28,7 @@ _TABLE_ROWS, _FIRST_SPECIAL = 6761, 6561
 _SAMPLING: Final = {"top_p": 0.6, "top_k": 10}
 _COPIED: Final = ("tokenizer.json", "tokenizer_config.json")
 # A buffer of upstream's, which loads its state dict strictly. In float16 a place far on would turn by another angle.
-_ROTATION: Final = "decoder.estimator.rotary_embed.inv_freq"
-_ROTATION_BASE: Final = 10_000.0
+_ROTATION: Final = ESTIMATOR_PREFIX + INV_FREQ
 
 Weights = dict[str, torch.Tensor]
 
@@ -55,11 +56,6 @@ def llm_weights(trained: Weights, token_of: torch.Tensor) -> Weights:
     }
 
 
-def rotation(head_dim: int) -> torch.Tensor:
-    """Angle of a place, by pair of channels."""
-    return 1 / (_ROTATION_BASE ** (torch.arange(0, head_dim, 2).float() / head_dim))
-
-
 def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int, head_dim: int) -> Weights:
     rows = trained["input_embedding.weight"]
     table = torch.zeros(num_tokens, rows.shape[1])
@@ -69,7 +65,7 @@ def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int, head
         for name, weight in trained.items()
         if name.endswith("to_q.bias")
     }
-    return no_biases | trained | {"input_embedding.weight": table, _ROTATION: rotation(head_dim)}
+    return no_biases | trained | {"input_embedding.weight": table, _ROTATION: inverse_frequencies(head_dim)}
 
 
 def tokenizer_weights(trained: Weights, ids: torch.Tensor) -> Weights:

@@ -21,8 +21,9 @@ from .voices import VOICES
 
 LEVELS: Final = (5, 5, 5, 5, 5)
 NUM_CODES: Final = math.prod(LEVELS)
+_PLACES: Final = tuple(math.prod(LEVELS[:index]) for index in range(len(LEVELS)))  # what a level is worth in the code
 # A token is a code and a phase, so that none is drawn twice within the window of upstream's sampling: one less than
-# these. More -> fewer codes, which lose words; fewer -> a wider part of what is drawn again (RECIPE.md).
+# these. More -> ids are left for fewer codes; fewer -> that window is shorter than upstream's.
 PHASES: Final = 2
 SILENT_CODE: Final = 0  # all channels at their lowest level; training keeps sounds away from it
 SILENT_BELOW: Final = -7.2  # mean of the 80 bins' log mel, in both frames
@@ -86,8 +87,7 @@ def rounded(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def levels_of(codes: torch.Tensor) -> torch.Tensor:
     """[...] -> [5, ...]: the level of each channel."""
-    places = [math.prod(LEVELS[:index]) for index in range(len(LEVELS))]
-    return torch.stack([codes // place % level for place, level in zip(places, LEVELS, strict=True)])
+    return torch.stack([codes // place % level for place, level in zip(_PLACES, LEVELS, strict=True)])
 
 
 def is_silent(mel: torch.Tensor) -> torch.Tensor:
@@ -98,9 +98,8 @@ def is_silent(mel: torch.Tensor) -> torch.Tensor:
 @functools.cache
 def _levels_and_places(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """[1, 5, 1] both: of each channel, how many levels, and what one is worth in the code."""
-    places = [math.prod(LEVELS[:index]) for index in range(len(LEVELS))]
-    levels, worth = (torch.tensor(each, device=device)[None, :, None] for each in (LEVELS, places))
-    return levels, worth
+    levels, places = (torch.tensor(each, device=device)[None, :, None] for each in (LEVELS, _PLACES))
+    return levels, places
 
 
 class Tokenizer(nn.Module):
@@ -117,7 +116,7 @@ class Tokenizer(nn.Module):
 
     def forward(self, mel: torch.Tensor, voice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """-> mel as told [B, 80, T], phonemes, pitch and voicing [B, 194, T]."""
-        quantised, _ = rounded(self.encoder(mel))
+        quantised, _ = rounded(self.encoder(mel))  # -1 in all channels is SILENT_CODE
         return self._decoded(torch.where(is_silent(mel)[:, None], -1.0, quantised), voice)
 
     def told(self, codes: torch.Tensor, voice: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
