@@ -31,6 +31,9 @@ class Amounts:
         )
         self._magnitude = re.compile(rf"(?P<number>{number}) ?(?P<magnitude>{magnitude}){end}")
         self._unit = re.compile(rf"(?P<number>{number}) ?(?P<unit>{unit}){end}")
+        # A word may be one only where blanks end it: 49 €/Monat.
+        word = "|(?P<word>[^\\W\\d_]+)" if entry.blanks == "around" else ""
+        self._rate = re.compile(rf"/ ?(?:(?:(?P<number>{number}) ?)?(?P<unit>{unit}){word}){end}")
         self._fraction = re.compile(rf"(?P<top>\d{{1,3}})/(?P<bottom>\d{{1,3}})(?![\d/])(?: ?(?P<unit>{unit}){end})?")
 
     def behind_number(self, text: str, place: int) -> Said | None:
@@ -41,14 +44,31 @@ class Amounts:
             (self._unit, self._of_unit),
         ):
             if (match := pattern.match(text, place)) is not None and (words := say(match)) is not None:
-                return Said(words, match.end())
+                return self.with_rate(text, Said(words, match.end()), is_money=pattern is self._money_behind)
         return None
+
+    def with_rate(self, text: str, said: Said, *, is_money: bool = True) -> Said:
+        """`said`, with what stands behind a slash: 5 €/kg, 6,5 l/100 km. CLDR's words are of measures: на килограмм."""
+        while (match := self._rate.match(text, said.end)) is not None:  # 10 mg/kg/h
+            words = self._rate_words(match, said.words, is_money=is_money)
+            said = Said(self._converters.glued(words), match.end())
+        return said
+
+    def _rate_words(self, match: re.Match[str], amount: str, *, is_money: bool) -> str:
+        unit = match["unit"]
+        one = name = self._converters.unit_name(unit, "one") if unit else match[0].lstrip("/ ")
+        if match["number"]:
+            name = self._converters.of_unit(match["number"], unit) or one
+        per = "" if is_money or unit is None else self._measures.units[unit].per
+        if one in per:
+            return per.replace(one, name).format(amount)
+        return self._entry.per.format(amount=amount, unit=name)
 
     def before_number(self, text: str, place: int) -> Said | None:
         """Words of a currency that stands at `place`, before its amount."""
         match = self._money_before.match(text, place)
         words = None if match is None else self._money(match)
-        return None if match is None or words is None else Said(words, match.end())
+        return None if match is None or words is None else self.with_rate(text, Said(words, match.end()))
 
     def fraction(self, text: str, place: int) -> Said | None:
         match = self._fraction.match(text, place)

@@ -89,12 +89,12 @@ class LanguageEntry(_Entry, frozen=True):
     signs: dict[str, str]
     minus: str
     range: str
+    per: str  # of a price: "{amount} pro {unit}"
     fractions: dict[str, str]
     fraction: str  # of others: "{top} durch {bottom}"
     codes: str  # what names a code, or a telephone, that is said digit by digit
     blanks: Literal["around", "before", "none"] = "around"  # the words of a number
     times: str = "x"  # letters that are read as × between numbers
-    per: str = ""  # 5 €/kg
     address: dict[str, str] = {}
     ending: str = ""  # what is said before the last digits of a number that is hidden with stars
     is_phone: str = ""

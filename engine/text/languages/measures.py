@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from babel import Locale
 from babel.numbers import format_decimal, get_currency_symbol, list_currencies
-from babel.units import format_unit
+from babel.units import format_compound_unit, format_unit
 
 from voicegate.engine.text.cldr import currency_name
 from voicegate.engine.text.languages.definition import LanguageEntry, Plurals, international_signs
@@ -24,6 +24,7 @@ _MARKED: Final = 7_777  # stands for the number, where Babel gives the words aro
 class Unit(NamedTuple):
     names: Plurals  # with {0} for the number
     form: str
+    per: str = ""  # "{0} pro Kilogramm"; "": CLDR has none in words
 
 
 class Currency(NamedTuple):
@@ -74,7 +75,10 @@ class Measures:
             )
             for category, sample in self._categories().items()
         }
-        return Unit({category: pattern.replace("\xa0", " ") for category, pattern in long.items()}, form)
+        rate = format_compound_unit(_MARKED, denominator_unit=name, length="long", format=_PLAIN, locale=self._locale)
+        per = (rate or "").replace(str(_MARKED), "{0}").replace("’", "'").replace("\xa0", " ")
+        names = {category: pattern.replace("\xa0", " ") for category, pattern in long.items()}
+        return Unit(names, form, "" if "/" in per else per)
 
     def _currencies(self) -> dict[str, Currency]:
         money = self._entry.money

@@ -218,7 +218,10 @@ class Reader:
             or self._dotted_at(text, place)
             or self._amounts.fraction(text, place)
         )
-        return said or self._plain(text, place)
+        if said is not None:
+            return said
+        plain = self._plain(text, place)
+        return plain if plain is None or is_in_word else self._amounts.with_rate(text, plain)
 
     def _phone_at(self, text: str, place: int) -> Said | None:
         phone = self._phone.match(text, place)

@@ -8,7 +8,7 @@ from typing import Final
 
 from voicegate.engine.text.languages.converters import Converters
 from voicegate.engine.text.languages.definition import LanguageEntry
-from voicegate.engine.text.languages.rules import NO_WORD_BEHIND, Said
+from voicegate.engine.text.languages.rules import Said
 from voicegate.engine.text.patterns import any_of
 
 # Signs that are said in every language; each has its words for them.
@@ -32,9 +32,6 @@ class Signs:
         currency = any_of(self.currencies)
         self._run = re.compile(rf"[{re.escape(SIGNS)}]+|{currency}")
         self._amount = re.compile(rf" ?(?:{currency})? ?(?=\d)")
-        self._price_end = re.compile(rf"\d ?(?:{any_of(converters.measures.currencies)})\Z")
-        word_end = NO_WORD_BEHIND if entry.blanks == "around" else "(?![A-Za-z])"
-        self._unit = re.compile(rf"(?:{any_of(converters.measures.units)}){word_end}")
 
     def say(self, text: str, place: int) -> Said | None:
         run = self._run.match(text, place)
@@ -46,8 +43,6 @@ class Signs:
             return self._dash(text, place, end)
         if run[0] in (":", "/") or _ORNAMENT.fullmatch(run[0]):
             words = self._between(text, place, end, run[0], behind)
-            if words == self._entry.per and (unit := self._unit.match(text, end)):  # 5 €/kg
-                return Said(self._apart(f"{words} {self._converters.unit_name(unit[0], 'one')}"), unit.end())
             return Said(self._apart(words), end) if words else None
         signs = [run[0]] if run[0] in self._entry.signs else run[0]
         names = " ".join(filter(None, (self._name(sign, behind) for sign in signs)))
@@ -59,16 +54,12 @@ class Signs:
         return char.isalpha() and (char.isascii() or self._entry.blanks == "around")
 
     def _between(self, text: str, place: int, end: int, sign: str, behind: str) -> str:
-        """A colon or a slash between two numbers; one of prices: 5 €/kg."""
+        """A colon or a slash between two numbers."""
         if len(sign) == 1 and text[place - 1 : place].isdecimal() and text[end : end + 1].isdecimal():
             return self._entry.signs.get(sign, "")
         if sign == "/" and text[place - 2 : place].strip(" ").isdecimal() and behind.isdecimal():
             return self._entry.signs["÷"]
-        if sign != "/" or not behind.isalpha():
-            return ""
-        start = max(place - _MAX_LOOK, 0)
-        is_amount = _AMOUNT_END.search(text, start, place) or self._price_end.search(text, start, place)
-        return self._entry.per if is_amount else ""
+        return ""
 
     def _name(self, sign: str, behind: str) -> str:
         if sign in self.currencies:
