@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import re
 import signal
 import wave
 from collections import Counter
@@ -15,6 +16,8 @@ import torch
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tokenizers import Tokenizer
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.tiny.training import (
     bounded,
@@ -72,17 +75,21 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
-def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """States of all stages after a step."""
-    state = tmp_path_factory.mktemp("state")
-    common = ["--corpus", str(corpus), "--state", str(state), "--minutes", "9", "--max-steps", "1", "--device", "cpu"]
-    common += ["--batch-share", "0.01"]
+def run_each_stage(corpus: Path, state: Path, *more: str) -> None:
+    common = ["--corpus", str(corpus), "--state", str(state), "--minutes", "9", "--device", "cpu"]
+    common += ["--batch-share", "0.01", *more]
     speech_tokenizer.main(common)
     llm.main([*common, "--tokenizer", str(TINY_MODEL_DIR / "tokenizer.json"), "--readers", "0"])
     flow.main(common)
     distil.main([*common, "--steps", "2"])
     vocoder.main([*common, "--model", str(TINY_MODEL_DIR / "model.json")])
+
+
+@pytest.fixture(scope="module")
+def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """States of all stages after a step."""
+    state = tmp_path_factory.mktemp("state")
+    run_each_stage(corpus, state, "--max-steps", "1")
     return state
 
 
@@ -132,6 +139,50 @@ def test_a_run_goes_on_where_it_stopped(
     arguments = ["--corpus", str(corpus), "--state", str(tmp_path / "state"), "--minutes", "9", "--device", "cpu"]
     speech_tokenizer.main([*arguments, "--max-steps", "2", "--batch-share", "0.01"])
     assert "resumed after 1 steps" in capsys.readouterr().out
+
+
+class _OneTypeToALoss(TorchDispatchMode):
+    """A CPU takes a loss of two types; on a GPU its backward fails."""
+
+    def __torch_dispatch__(
+        self,
+        function: OpOverload,
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        given = {each.dtype for each in args if isinstance(each, torch.Tensor) and each.is_floating_point()}
+        assert len(given) < 2 or "_loss" not in function.name(), f"{function.name()} of {given}"
+        return function(*args, **(kwargs or {}))
+
+
+_STAGES = ("tokenizer", "llm", "flow", "distilled_flow", "vocoder", "vocoder_judges")
+
+
+def test_each_stage_learns_and_goes_on_in_bfloat16(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a GPU. A gradient of another type than its loss ended a stage there, at its first step."""
+    with _OneTypeToALoss():
+        run_each_stage(corpus, tmp_path, "--bfloat16", "--max-steps", "1")
+    first = {name: torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in _STAGES}
+    with _OneTypeToALoss():
+        run_each_stage(corpus, tmp_path, "--bfloat16", "--max-steps", "2")
+    told = capsys.readouterr().out
+    for name in _STAGES[:-1]:
+        assert f"{name}: resumed after 1 steps" in told
+        assert re.search(rf"^{name} .*     2 steps .* skipped 0$", told, re.MULTILINE), "a report of finite losses"
+    for name in _STAGES:
+        state = torch.load(tmp_path / f"{name}.pt", weights_only=True)
+        had = 0 if name == "vocoder_judges" else 1  # a vocoder's first steps are without judges
+        assert (first[name]["steps"], state["steps"]) == (had, had + 1)
+        moved = [
+            not torch.equal(each, first[name]["averaged"][key])
+            for key, each in state["averaged"].items()
+            if each.isfinite().all()
+        ]
+        assert len(moved) == len(state["averaged"])
+        assert any(moved)
 
 
 @torch.inference_mode()
@@ -303,6 +354,54 @@ def test_a_run_that_ended_goes_on_with_more_time(tmp_path: Path) -> None:
     assert progress[0] == 1
     assert progress[1] < 0.5
     assert torch.load(tmp_path / "more.pt", weights_only=True)["steps"] == 2
+
+
+def test_another_rate_begins_a_states_time_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fine-tuning: else its rate would be that of a run's end, or with more minutes near the highest again."""
+    options = options_of(tmp_path, "--minutes", "1e-9", "--max-steps", "1")
+    training = run.Run("fine", torch.nn.Linear(1, 1), options, rate=0.1)
+    training.save()
+    fine = options_of(tmp_path, "--rate", "0.01")
+    training = run.Run("fine", torch.nn.Linear(1, 1), fine, rate=0.1)
+    assert training.progress < 0.5
+    assert "resumed after 0 steps, its time anew, rate 1.0e-02" in capsys.readouterr().out
+    training._elapsed_before_s = 405.0
+    training.save()
+    training = run.Run("fine", torch.nn.Linear(1, 1), fine, rate=0.1)
+    assert 0.75 < training.progress < 0.9, "an interrupted run goes on"
+    training.set_rate()
+    assert 0 < float(training._rate_in_use) < 0.003
+
+
+def test_crops_that_begin_with_an_utterance_count_from_their_first_sample() -> None:
+    """The engine's vocoder begins so. Each utterance began with a tick where losses left out every crop's beginning."""
+    frames = np.array([60, 70, 50, 80])
+    total = int(frames.sum())
+    place = torch.arange(total)
+    corpus = shards.Corpus(
+        texts=[""] * 4,
+        voices=np.array([0, 0, 1, 1]),
+        starts=np.cumsum(frames) - frames,
+        frames=frames,
+        arrays={
+            "mel": place[:, None].expand(-1, shards.NUM_MELS),
+            "pitch_hz": place,
+            "samples": place.repeat_interleave(shards.SAMPLES_PER_FRAME).to(torch.int32),
+        },
+    )
+    crops = vocoder.Crops(corpus, torch.device("cpu"), batch=24)
+    mel, pitch, samples = crops.batch()
+    assert pitch.tolist() == mel[:, 0, : pitch.shape[1]].tolist()
+    first = crops.counted(pitch)[:, 0].long()
+    heard = (crops.counted(samples) * 32767).round().long()
+    assert heard[:, 0].tolist() == first.tolist()
+    assert (heard[:, -1] - first).tolist() == [vocoder._MAIN - 1] * 24
+    begins_within = first[:, None] - torch.from_numpy(corpus.starts)
+    is_beginning = (mel[:, 0, 0].long() == first).tolist()
+    assert is_beginning == [*[True] * 3, *[False] * 9] * 2, "of each voice"
+    assert all(((row >= 0) & (row < 4)).any() for row in begins_within[torch.tensor(is_beginning)])
+    voice = torch.searchsorted(torch.from_numpy(np.cumsum(frames)), first, right=True) // 2
+    assert voice.tolist() == [0] * 12 + [1] * 12
 
 
 def test_utterances_of_one_length_are_spoken_together() -> None:

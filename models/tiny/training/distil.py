@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 told_mu, told_speaker = teacher.conditions(codes, embedding)
                 target = _guided(teacher_velocity, x, told_mu, told_speaker, cond, time, width, mask)
             velocity = student_velocity(x, mu, speaker, cond, time, mask)
-        training.update({"loss": functional.mse_loss(velocity, (target - x) / width)})
+        training.update({"loss": functional.mse_loss(velocity.float(), (target - x) / width)})
         bounded.hold()
 
 

@@ -1,14 +1,17 @@
 """Common parts of all trainers: a budget of time, the learning rate over it, averaged weights, a state that is resumed.
 
 A state is small enough to travel: the averaged weights in float16 and Adam's second moments, factored into rows and
-columns (arXiv:1804.04235). Who resumes begins from those; without its second moments a resumed run diverged.
+columns (arXiv:1804.04235). A resumed run begins from those; without its second moments it diverged.
+
+The time that a state has had belongs to its highest rate. With another `--rate` the time begins anew: so a finished
+stage is trained on, or fine-tuned.
 """
 
 import argparse
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -18,7 +21,7 @@ from torch import nn
 
 _SAVE_EVERY_S: Final = 45.0
 _REPORT_EVERY_S: Final = 10.0
-_WARM_UP_STEPS: Final = 300
+_WARM_UP_STEPS, _WARM_UP_STEPS_RESUMED = 300, 50  # a state has no first moments
 _GROWN_TIMES: Final = 1.5  # a watched loss, over its lowest mean between two reports: the run has diverged
 _PATIENT_REPORTS: Final = 6  # in a row that are not good: it diverges slowly
 _FEWEST_STEPS: Final = 50  # a report over fewer is noise: a resumed run's first one is over a step or two
@@ -32,7 +35,19 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="a folder of shards")
     parser.add_argument("--state", type=Path, required=True, help="a folder: one file a stage")
-    parser.add_argument("--minutes", type=float, required=True, help="of this stage, all its runs together")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        required=True,
+        help="of this stage at one --rate, all its runs together: the rate falls over them, from the highest to 3 %%. "
+        "More minutes than before for the same state raise its rate again",
+    )
+    parser.add_argument(
+        "--rate",
+        type=float,
+        help="the highest learning rate; without it the stage's own. A state that had another begins its minutes anew. "
+        "A trained LLM was fine-tuned at 6e-5; at a rate near its own it first loses a part of what it learnt",
+    )
     parser.add_argument("--until", type=float, default=math.inf, help="stop then (seconds since 1970), to be resumed")
     parser.add_argument(
         "--device", type=torch.device, default=torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -42,6 +57,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--max-steps", type=int, default=10**9)
     parser.add_argument("--batch-share", type=float, default=1.0, help="of the batch: less for a trial on a CPU")
     parser.add_argument("--no-graphs", action="store_true", help="each kernel started by Python, which is slower")
+    parser.add_argument(
+        "--bfloat16", action=argparse.BooleanOptionalAction, help="products in bfloat16 (default: on a GPU)"
+    )
     return parser
 
 
@@ -99,7 +117,8 @@ def captured(step: Callable[[], Stepped], options: argparse.Namespace) -> Callab
 
 
 def low_precision(options: argparse.Namespace) -> torch.autocast:
-    return torch.autocast(options.device.type, torch.bfloat16, enabled=options.device.type == "cuda")
+    is_wanted = options.device.type == "cuda" if options.bfloat16 is None else options.bfloat16
+    return torch.autocast(options.device.type, torch.bfloat16, enabled=is_wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +144,7 @@ class Run:
         clip: float = 1.0,
         watched: str | None = None,
         tolerance: float = _GROWN_TIMES,
+        saved_beside: Sequence["Run"] = (),
     ) -> None:
         """`watched`: a loss that must not grow. Where it does by half, the run goes back, and on at half the rate.
 
@@ -135,14 +155,15 @@ class Run:
         self.model = model
         self._path: Path = options.state / f"{name}.pt"
         self._options = options
-        self._rate, self._average, self._clip = rate, average, clip
+        self._highest_rate = rate if options.rate is None else options.rate
+        self._rate, self._average, self._clip = self._highest_rate, average, clip
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         is_cuda = options.device.type == "cuda"
-        self._rate_in_use = torch.tensor(rate, device=options.device)
+        self._rate_in_use = torch.tensor(self._rate, device=options.device)
         self.optimizer = torch.optim.AdamW(
             self._parameters, lr=self._rate_in_use, betas=betas, weight_decay=decay, fused=is_cuda, capturable=is_cuda
         )
-        self.num_steps = 0
+        self.num_steps = self.num_steps_before = 0
         self.num_skipped = torch.zeros((), device=options.device)
         self._elapsed_before_s = 0.0
         self.averaged = [parameter.detach().clone() for parameter in self._parameters]
@@ -152,11 +173,12 @@ class Run:
         self._best = math.inf
         self._num_worse = 0
         self._is_told_to_stop = False
+        self._saved_beside = saved_beside
         self._watched, self._lowest, self._tolerance = watched, math.inf, tolerance
         self._num_not_good = 0
         self._good: _Good | None = None
         if self._path.exists():
-            self._resume()
+            self._resume(rate)
 
     @property
     def elapsed_s(self) -> float:
@@ -214,7 +236,9 @@ class Run:
         self.account(losses)
 
     def set_rate(self) -> None:
-        self._rate_in_use.fill_(self._rate_now())
+        num_warm = _WARM_UP_STEPS_RESUMED if self.num_steps_before else _WARM_UP_STEPS
+        warm = min((self.num_steps - self.num_steps_before + 1) / num_warm, 1.0)
+        self._rate_in_use.fill_(warm * self._rate_now())
 
     def descend(self, losses: Losses) -> None:
         self.descend_by(self.gradients(losses))
@@ -243,8 +267,7 @@ class Run:
         self._num_reported += 1
 
     def _rate_now(self) -> float:
-        warm = min((self.num_steps + 1) / _WARM_UP_STEPS, 1.0)
-        return self._rate * warm * (_LAST_RATE + (1 - _LAST_RATE) * 0.5 * (1 + math.cos(math.pi * self.progress)))
+        return self._rate * (_LAST_RATE + (1 - _LAST_RATE) * 0.5 * (1 + math.cos(math.pi * self.progress)))
 
     def report(self) -> None:
         if not self._num_reported:
@@ -295,18 +318,23 @@ class Run:
             "moments": [_factored(moment) for moment in good.moments],
             "steps": good.num_steps,
             "elapsed_s": self.elapsed_s,
+            "highest_rate": self._highest_rate,
         }
         partial = self._path.with_suffix(".partial")
         torch.save(state, partial)
         partial.rename(self._path)
+        for each in self._saved_beside:
+            each.save()
 
-    def _resume(self) -> None:
+    def _resume(self, own_rate: float) -> None:
         state = torch.load(self._path, weights_only=True)
         averaged = state["averaged"]
         for (name, parameter), mean in zip(self.averaged_state_parameters(), self.averaged, strict=True):
             parameter.data.copy_(averaged[name])
             mean.copy_(averaged[name])
-        self.num_steps, self._elapsed_before_s = state["steps"], state["elapsed_s"]
+        self.num_steps = self.num_steps_before = state["steps"]
+        had = state.get("highest_rate", own_rate)
+        self._elapsed_before_s = state["elapsed_s"] if had == self._highest_rate else 0.0
         for parameter, moment in zip(self._parameters, state["moments"], strict=False):
             self.optimizer.state[parameter] = {
                 "step": torch.tensor(float(self.num_steps), device=parameter.device),
@@ -314,7 +342,8 @@ class Run:
                 "exp_avg_sq": _unfactored(moment, parameter),
             }
         torch.manual_seed(self._options.seed + self.num_steps)
-        print(f"{self.name}: resumed after {self.num_steps} steps, {self.progress:.0%}", flush=True)
+        told = f"{self.progress:.0%} of its time" if had == self._highest_rate else "its time anew"
+        print(f"{self.name}: resumed after {self.num_steps} steps, {told}, rate {self._rate_now():.1e}", flush=True)
 
     def averaged_state_parameters(self) -> list[tuple[str, nn.Parameter]]:
         return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]

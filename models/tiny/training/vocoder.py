@@ -21,10 +21,14 @@ from .hift import LOOK_RIGHT, SAMPLE_RATE_HZ, Vocoder
 from .voices import VOICES
 
 _LEFT, _MAIN = 6, 34  # frames of a crop: left out of the losses, and within
+# The engine's vocoder begins without history, at an utterance's first quiet frames. Where no crop began so with losses
+# from its first frame on, each utterance began with a tick.
+_BEGINNINGS: Final = 0.25  # share of the crops that begin with an utterance
+_BEGINS_WITHIN: Final = 4  # frames: as many are quiet before a teacher speaks; a model's speech may have fewer
 _BATCH: Final = 24
 _SPECTRAL_WEIGHT: Final = 20
 _CONVOLUTIONS_TRIED: Final = 4  # algorithms of each, before the first step
-_DISCRIMINATED_FROM: Final = 0.1  # of the stage's time
+_DISCRIMINATED_FROM: Final = 0.1  # of the stage's time, where it begins without a state
 _RESOLUTIONS: Final = (256, 512, 1024, 2048)
 _MEL_FLOOR: Final = 3e-4  # with a lower one the empty parts of the spectrum are most of the loss
 _PERIODS: Final = (2, 3, 5, 7, 11)
@@ -133,14 +137,32 @@ class Crops:
                 if voice == number and frames > room
             ]
             if starts:
-                self._of_voice.append(torch.cat(starts).to(device))
-        self._share = batch // len(self._of_voice)
+                beginnings = torch.cat([each[:_BEGINS_WITHIN] for each in starts])
+                self._of_voice.append((beginnings.to(device), torch.cat(starts).to(device)))
+        share = batch // len(self._of_voice)
+        begun = max(int(_BEGINNINGS * share), 1)
+        self._counts = (begun, share - begun)
+        of_a_voice = torch.tensor([0] * begun + [_LEFT] * (share - begun), device=device)
+        self._first = of_a_voice.repeat(len(self._of_voice))[:, None]
+        self._main = torch.arange(_MAIN, device=device)
+        self._main_samples = torch.arange(_MAIN * shards.SAMPLES_PER_FRAME, device=device)
+
+    def counted(self, values: torch.Tensor) -> torch.Tensor:
+        """[B, T] or [B, 480 T] of a batch -> what the losses are of: the first part of the crops that begin with an
+        utterance, and of the others what has history."""
+        if values.shape[1] == _LEFT + _MAIN:
+            return values.gather(1, self._first + self._main)
+        return values.gather(1, self._first * shards.SAMPLES_PER_FRAME + self._main_samples)
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """-> mel [B, 80, T + 4], pitch [B, T], samples [B, 480 T]."""
         frames = _LEFT + _MAIN
         starts = torch.cat(
-            [each[torch.randint(len(each), (self._share,), device=self._device)] for each in self._of_voice]
+            [
+                each[torch.randint(len(each), (count,), device=self._device)]
+                for of_voice in self._of_voice
+                for each, count in zip(of_voice, self._counts, strict=True)
+            ]
         )
         index = starts[:, None] + torch.arange(frames + LOOK_RIGHT, device=self._device)
         mel = self._arrays["mel"][index].float().transpose(1, 2)
@@ -175,10 +197,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.begin_with is not None:
         begin_with(model, options.begin_with)
     judges = Discriminators().to(options.device)
-    training = run.Run(
-        "vocoder", model, options, rate=5e-4, betas=(0.8, 0.99), decay=0.0, clip=20.0, watched="spectral"
-    )
     judging = run.Run("vocoder_judges", judges, options, rate=3e-4, betas=(0.8, 0.99), decay=0.0, clip=20.0)
+    training = run.Run(
+        "vocoder",
+        model,
+        options,
+        rate=5e-4,
+        betas=(0.8, 0.99),
+        decay=0.0,
+        clip=20.0,
+        watched="spectral",
+        saved_beside=[judging],
+    )
     crops = Crops(corpus, options.device, max(int(_BATCH * options.batch_share), 2))
     spectral = SpectralLoss(options.device)
     model.snake = run.compiled(model.snake, options)
@@ -196,11 +226,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         spectra = model.spectra(model.source(weights, hertz, cycles, noise))
         with run.low_precision(options):
             filtered = model.filter(weights, mel, spectra)
-        skipped = _LEFT * shards.SAMPLES_PER_FRAME
-        made, told = model.samples(filtered)[:, skipped:], wanted[:, skipped:]
+        made, told = crops.counted(model.samples(filtered)), crops.counted(wanted)
         losses = {
             "spectral": _SPECTRAL_WEIGHT * spectral(made, told),
-            "pitch": pitch_loss(found[:, _LEFT:], pitch[:, _LEFT:]),
+            "pitch": pitch_loss(crops.counted(found), crops.counted(pitch)),
         }
         return losses, made, told
 
@@ -224,14 +253,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     first_step = run.captured(step_by_spectra, options)
     later_step = run.captured(step_against_judges, options)
     for _ in training.steps():
-        is_judged = training.progress > _DISCRIMINATED_FROM
+        is_judged = training.num_steps_before > 0 or training.progress > _DISCRIMINATED_FROM
         training.set_rate()
         judging.set_rate()
         losses, judged = (later_step if is_judged else first_step)()
         training.account(losses)
         if judged:
             judging.account(judged)
-    judging.save()
 
 
 def _judges_loss(verdicts: list[list[torch.Tensor]]) -> torch.Tensor:
