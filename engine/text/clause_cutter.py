@@ -109,7 +109,7 @@ class ClauseCutter:
         self._word_start: int | None = None
         self._word_opens_line = False
         self._wait: Ending | _After | None = None
-        self._letters_end: _Cut | None = None  # behind "U.S. "
+        self._letters_end: tuple[_Cut, Ending] | None = None  # behind "U.S. "
         self._kept = 0
         self._mark: _Cut | None = None  # behind the last clause mark
         self._gap: _Cut | None = None  # behind the last whitespace
@@ -234,8 +234,8 @@ class ClauseCutter:
                 return self._clause_mark()
             case Ending.NONE:
                 return None
-            case Ending.BEFORE_OPENER:
-                self._letters_end = self._here()
+            case Ending.BEFORE_OPENER | Ending.UNLESS_CODE:
+                self._letters_end = self._here(), ending
                 return None
             case Ending.CLAUSE:
                 return self._clause_mark()
@@ -246,10 +246,11 @@ class ClauseCutter:
                 return None
 
     def _resolve_letters(self, word: str) -> _Cut | None:
-        """`word` is the one behind "U.S.": the sentence was over if it opens one."""
-        cut, self._letters_end = self._letters_end, None
-        if cut is None or not self._rules.opens_sentence(word):
+        """`word` is the one behind "U.S." or "no.": it tells whether the sentence was over."""
+        found, self._letters_end = self._letters_end, None
+        if found is None or not found[1].is_sentence_before_word(word, self._rules):
             return None
+        cut = found[0]
         if self._is_first or cut.num_letters - self._lead >= self._min_letters:
             return cut
         self._mark = cut

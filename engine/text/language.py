@@ -11,7 +11,7 @@ from voicegate.engine.text.characters import has_han
 from voicegate.engine.text.english.data import DATA
 from voicegate.engine.text.languages.definition import common_words
 from voicegate.engine.text.latex import FORMULA_COMMAND
-from voicegate.engine.text.web import read_addresses, replace_addresses
+from voicegate.engine.text.web import replace_addresses
 
 # Beyond this many Latin words for each Han character, the Han is a quotation: "The character 好 means good". Lower ->
 # Chinese full of English terms is read as English; higher -> numbers of an English sentence with a Chinese name in it
@@ -99,7 +99,7 @@ def has_deciding_word(text: str) -> bool:
     """Whether there is a word, of letters of any script, by which its language can be told."""
     if "\\" in text or "(" in text:
         text = _FORMULA_WORDS.sub(" ", text)
-    text = _UNDECIDING.sub(" ", read_addresses(text))
+    text = _UNDECIDING.sub(" ", replace_addresses(text, ""))
     return DECIDING_WORD.search(text) is not None or _has_foreign_letter(text)
 
 

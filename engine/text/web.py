@@ -21,7 +21,15 @@ ENGLISH: Final = AddressWords()
 CHINESE: Final = AddressWords(dot="点", dash="杠", underscore="下划线", plus="加", at="艾特", slash="斜杠")
 
 _LABEL: Final = "[A-Za-z0-9-]{1,63}"
-_TOP_LEVEL: Final = "com|org|net|edu|gov|io|ai|dev|app|co|me|info|uk|us|eu|de|fr|ca|au|jp|cn|in"
+_TOP_LEVEL: Final = (
+    "com|org|net|edu|gov|io|ai|dev|app|co|me|info|uk|us|eu|de|fr|ca|au|jp|cn|in|es|it|ru|kr|nl|ch|at|be|br|mx|pl|se|dk|fi"
+    "|pt"
+)
+# Behind a name that ends with a digit or a mark, too: report_2024.pdf.
+_FILE_END: Final = re.compile(
+    r"(?<=[A-Za-z0-9_)-])\.(?=(?i:pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|toml|txt|md|xml|html?|css|log|sql|ini|py|ipynb|jsx?|tsx?"
+    r"|sh|jpe?g|png|gif|svg|webp|heic|zip|gz|tar|mp[34]|wav|mov|exe|dmg|apk)(?![A-Za-z0-9]))"
+)
 _MAIL: Final = re.compile(
     rf"(?<![A-Za-z0-9_.+-])(?P<user>[A-Za-z0-9][A-Za-z0-9._+-]{{0,63}})@(?P<host>{_LABEL}(?:\.{_LABEL}){{1,5}})"
 )
@@ -40,6 +48,8 @@ _SPOKEN_SEGMENT: Final = re.compile(r"[A-Za-z0-9_-]{1,20}")
 def read_addresses(text: str, words: AddressWords = ENGLISH) -> str:
     if "@" in text:
         text = _MAIL.sub(lambda match: _mail(match, words), text)
+    if "." in text:
+        text = _FILE_END.sub(words.dot, text)
     if "." in text or "://" in text:
         text = _BARE.sub(lambda match: _url(match, words), _URL.sub(lambda match: _url(match, words), text))
     return text

@@ -16,6 +16,7 @@ from voicegate.engine.text.characters import (
     split_tail,
 )
 from voicegate.engine.text.chinese.measures import CODE_WORD_START
+from voicegate.engine.text.cleanup import CURRENCY_SIGNS
 from voicegate.engine.text.english import word_pairs
 from voicegate.engine.text.english.abbreviations import Kind
 from voicegate.engine.text.open_markup import is_in_tag, markup_ranges, open_markup_start
@@ -31,8 +32,8 @@ _DECIDING_CHARS: Final = 3
 
 _WIDE_MARKS: Final = WIDE_TRAILERS | frozenset(WIDE_CLAUSE_MARKS + WIDE_LIST_MARK)
 # Between blanks behind a number, and a sign before one: 12 - 5, 5 €, $ 5.
-_BEHIND_NUMBERS: Final = frozenset("-–−*×÷+=<>≤≥≠≈±%‰°$€£¥₹₩x")
-_BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$€£¥₹₩")
+_BEHIND_NUMBERS: Final = frozenset("-–−*×÷+=<>≤≥≠≈±%‰°$x" + CURRENCY_SIGNS)
+_BEFORE_NUMBERS: Final = frozenset("-–−±≈~#№§√$" + CURRENCY_SIGNS)
 # Marks behind a plain word that nothing behind them takes the place of, nor makes part of a word: "example.com".
 _ENDING_MARKS: Final = frozenset(",;?")
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’-][A-Za-z\u00c0-\u024f]+)*")
@@ -141,7 +142,8 @@ class WordCutter:
             return None
         if self._held and not _belongs(self._held, word, self._rules):
             return self._held_end
-        is_link = word in _BEHIND_NUMBERS or word in self._rules.links or word in self._rules.firsts_of_units
+        is_link = word in _BEHIND_NUMBERS or word in self._rules.links
+        is_link = is_link or word.removesuffix(".") in self._rules.firsts_of_units
         goes_on = bool(self._held) and is_link
         if not goes_on and not _may_be_continued(word, self._rules):
             return self._pos
@@ -209,7 +211,8 @@ def _may_belong(held: str, start: str, rules: WordRules) -> bool:
     if rules.is_english and (may_belong := word_pairs.may_belong(held, start)) is not None:
         return may_belong
     if held_tail.startswith("."):
-        return rules.kind(held_stem) is not Kind.NUMBER
+        may_be_code = start.isupper() and start != "I"
+        return rules.kind(held_stem) is not Kind.NUMBER or may_be_code or _OF.startswith(start)
     stem, tail = split_tail(start)
     is_month = rules.may_be_month(start, stem)
     is_unit = any(word.startswith(start.removesuffix(tail)) for word in rules.after_number)
@@ -234,7 +237,7 @@ def _belongs(held: str, word: str, rules: WordRules) -> bool:
     if held_tail.startswith("."):
         match rules.kind(held_stem):
             case Kind.NUMBER:
-                return starts_with_digit
+                return word == _OF or rules.is_number_or_code(stem)
             case Kind.LETTERS:
                 return not rules.opens_sentence(word)
             case _:
@@ -251,7 +254,7 @@ def _belongs(held: str, word: str, rules: WordRules) -> bool:
             or word.removesuffix(tail) in rules.after_number
             or word in _BEHIND_NUMBERS
             or word in rules.links
-            or word in rules.firsts_of_units
+            or word.removesuffix(".") in rules.firsts_of_units
             or is_wide(word[0])
             or rules.is_taken(word)
         )

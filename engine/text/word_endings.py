@@ -23,6 +23,7 @@ class Ending(Enum):
     CLAUSE_UNLESS_DIGIT = "a clause, unless a digit follows"  # it is late - go; 12 - 5
     # Decided by the whole next word:
     BEFORE_OPENER = "if a word that opens sentences follows"  # U.S. They
+    UNLESS_CODE = "unless lower case, a number or a code follows"  # serial no. SN-48
 
     def is_sentence_before(self, char: str) -> bool:
         """Whether the sentence ended, now that the next word starts with `char`."""
@@ -33,6 +34,12 @@ class Ending(Enum):
                 return not char.islower() and not char.isdigit()
             case _:
                 return self is Ending.SENTENCE
+
+    def is_sentence_before_word(self, word: str, rules: WordRules) -> bool:
+        """Likewise where the whole next word decides."""
+        if self is Ending.UNLESS_CODE:
+            return not (word[0].islower() or rules.is_number_or_code(word))
+        return rules.opens_sentence(word)
 
     def is_clause_before(self, char: str) -> bool:
         """Likewise for a clause, where the sentence has not ended."""
@@ -60,7 +67,9 @@ def word_ending(word: str, rules: WordRules = ENGLISH) -> Ending:
                 return Ending.NONE
             case Kind.LETTERS:
                 return Ending.BEFORE_OPENER
-            case Kind.MAY_END | Kind.NUMBER:
+            case Kind.NUMBER:
+                return Ending.UNLESS_CODE
+            case Kind.MAY_END:
                 return Ending.UNLESS_LOWER_OR_DIGIT
             case None:
                 pass

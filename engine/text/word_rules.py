@@ -11,6 +11,7 @@ from typing import Final
 
 from voicegate.engine.interface import base_language
 from voicegate.engine.text.english.abbreviations import MONTH_BY_NAME, Kind, abbreviation_kind, opens_sentence
+from voicegate.engine.text.english.codes import CODE
 from voicegate.engine.text.english.data import AFTER_NUMBER, CURRENCY_CODES
 from voicegate.engine.text.english.word_pairs import BEFORE_NUMBER, FIRST_OF_UNIT
 from voicegate.engine.text.languages.definition import known_languages
@@ -21,6 +22,8 @@ _CYRILLIC: Final = re.compile("[\u0400-\u052f]")
 _CYRILLIC_OR_HANGUL: Final = re.compile("[\u0400-\u052f\uac00-\ud7a3]")
 _ANY_LETTER: Final = re.compile(r"[^\W\d_]")
 _NUMERAL: Final = re.compile("[IVX]+")
+_FRACTIONS: Final = tuple("½¼¾⅓⅔⅛⅜⅝⅞⅕⅖⅗⅘⅙⅚")
+_CODE: Final = re.compile(CODE)
 _OF: Final = frozenset({"of"})
 # Words before a stop whose kind is kept: a cutter asks several times for each.
 _NUM_KEPT_WORDS: Final = 4_096
@@ -53,7 +56,15 @@ class WordRules:
 
     def is_number(self, stem: str) -> bool:
         """Whether the word behind it may decide how it is read."""
-        return stem[-1:].isdigit() or (self.has_numerals and _NUMERAL.fullmatch(stem) is not None)
+        return (
+            stem[-1:].isdigit()
+            or stem[-1:] in _FRACTIONS
+            or (self.has_numerals and _NUMERAL.fullmatch(stem) is not None)
+        )
+
+    def is_number_or_code(self, word: str) -> bool:
+        """Whether it is what "no." may stand before."""
+        return word[:1].isdigit() or (self.is_english and _CODE.match(word) is not None)
 
     def is_taken(self, word: str) -> bool:
         """Whether a word is read with the number before it, whatever it is."""

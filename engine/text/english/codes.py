@@ -33,6 +33,8 @@ CODE_NAME: Final = rf"(?:{_CODE_NAMES})(?: is| are)?:?"
 CALL: Final = "(?:[Cc]all|[Dd]ial|[Tt]ext)"
 STATE: Final = f"(?:{any_of(STATES)})"
 _ZIP: Final = r"\d{5}(?:-\d{4})?(?![\w%]|[.,:/]\d)"
+# One that begins with a letter: SN-48.
+CODE: Final = "[A-Z][A-Z0-9-]{0,19}[0-9]"
 # Behind the digits of a code: it is no part of an amount, a date or a word.
 CODE_END: Final = r"(?![\w%]|[.,:/-]\d)"
 # Services that everybody calls by their digits.
@@ -124,10 +126,20 @@ def _place(match: Match) -> str:
     return f"{match['name']} {numbers.say_plain(match['number'])} {match['letter']} "
 
 
-CODES: Final[tuple[Source, ...]] = (
+# Before numbers and codes are read: Apt 3C, serial no. SN-48.
+NAMES_OF_NUMBERS: Final[tuple[Source, ...]] = (
     (rf"\b({any_of(_BEFORE_NUMBER)})\.? (?=\d)", lambda match: f"{_BEFORE_NUMBER[match[1]]} "),
+    # "Just a sec. 3 results" are no section.
+    (rf"\b(?P<name>(?!(?<=\b[Aa] )sec|(?<=\bone )sec|(?<=\d )sec)(?:{any_of(_NUMBERED)}))\. ?(?=\d)", _numbered, "."),
+    (rf"(?P<name>\bno|(?<=[a-z] )No)\. ?(?={CODE})", _numbered, "o."),
+)
+CODES: Final[tuple[Source, ...]] = (
     (r"\b(?P<name>[Pp]ort )(?P<digits>[1-9]\d{2,4}(?!\d))" + CODE_END, _code, "ort "),
-    (r"(?<=[A-Za-z]):(?P<name>)(?P<digits>[1-9]\d{3,4})(?=/|[.,;]?(?:\s|\Z))", _port, ":"),
+    (
+        r"(?:(?<=[A-Za-z])|(?<=\.\d)|(?<=\.\d\d)|(?<=\.\d{3})):(?P<name>)(?P<digits>[1-9]\d{3,4})(?=/|[.,;]?(?:\s|\Z))",
+        _port,
+        ":",
+    ),
     (r"\bCO2\b", "C O two", "CO2"),  # a formula that everybody spells
     # Tax forms and savings, of which nobody counts so many.
     (r"(?<![\w.,$€£-])10(40|98|99)s\b", lambda match: f" ten {numbers.say_decade(match[1])} ", "10"),
@@ -140,10 +152,11 @@ CODES: Final[tuple[Source, ...]] = (
     (r"(?<![\w.-])(?:0\d{2,4}|\(0\d{1,4}\)) \d{3,6}(?: \d{3,4})?(?![\d-])", _phone, "0"),
     (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone, "-"),
     (r"(?<![\w.-])\d{3}-\d\d-\d{4}(?![\d-])", _phone, "-"),  # of social security
-    (r"(?<![\w.-])\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?![\d-])", _phone),  # a card's
+    (r"(?<![\w.-])1[38]00([ -])\d{3}\1\d{3}(?![\d-])", _phone, "00"),
+    (r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,4}(?![\d-])", _phone),  # a card's, or of a parcel
     # Of an order: 112-4567890-1234567, and of a bank: 12-34-56.
     (r"(?<![\w.-])(?=(?:\d-?){9})\d{2,8}(?:-\d{2,8}){2,5}(?![\w-])", _phone, "-"),
-    (r"(?<![\w.-])97[89]-\d{1,5}-\d{1,7}-\d{1,7}-\d(?![\d-])", _phone, "-"),  # a book's
+    (r"(?<![\w.-])\d{1,7}(?:-\d{1,7}){3,5}(?![\w-])", _phone, "-"),  # a book's
     (
         rf"\b(?P<name>{CODE_NAME} [\"'(]?)"
         rf"(?P<digits>\d{{3,4}}(?:[ -]\d{{3,4}}){{1,4}}|\d\d(?:-\d\d){{2}}|\d{{3,}}+){CODE_END}",
@@ -159,6 +172,5 @@ CODES: Final[tuple[Source, ...]] = (
     (rf"\b(?P<name>{PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
     (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version, "."),
     (r"(?<!\w)(?P<v>[vV])(?:\. ?)?(?P<parts>(?:(?<!V)\d++|\d++(?=\.\d))(?:\.\d++)*+)", _version),
-    # "Just a sec. 3 results" are no section.
-    (rf"\b(?P<name>(?!(?<=\b[Aa] )sec|(?<=\bone )sec)(?:{any_of(_NUMBERED)}))\. ?(?=\d)", _numbered, "."),
+    (r"(?<=[Vv]ersion )(?P<v>)(?P<parts>\d++\.\d++)", _version, "ersion"),
 )

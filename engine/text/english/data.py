@@ -30,8 +30,6 @@ UNITS: Final[dict[str, tuple[str, str]]] = {
     symbol: cldr.unit_names(LANGUAGE, names) if isinstance(names, str) else (names[0], names[1])
     for symbol, names in DATA["units"].items()
 }
-# Not read as units behind a blank.
-ONLY_ATTACHED: Final = frozenset(DATA["unit_rules"]["only_attached"])
 # Words that may stand after the slash of "$20/month".
 PER: Final[dict[str, str]] = DATA["per"]
 MAGNITUDES: Final[dict[str, str]] = DATA["magnitudes"]
@@ -49,19 +47,11 @@ CURRENCIES: Final = {sign: _NAMES[code] for code, sign in _SIGN_OF_CURRENCY.item
 LONG_SIGNS: Final = {
     sign: _SIGN_OF_CURRENCY[code] for sign, code in _CURRENCY_OF_SIGN.items() if sign != _SIGN_OF_CURRENCY[code]
 }
-CURRENCY_CODES: Final = frozenset(sign for sign in LONG_SIGNS if sign.isalpha())
+CURRENCY_CODES: Final = frozenset(LONG_SIGNS)
 
-_CONCENTRATIONS: Final = frozenset(
-    f"{unit}/{part}" for unit in ("g", "mg", "mcg", "mmol") for part in ("L", "dL", "mL", "kg")
-)
 _SPELLED_MAGNITUDES: Final = frozenset(name for name in MAGNITUDES if len(name) > 1)
 _HALF_DAYS: Final = frozenset({"am", "pm", "AM", "PM", "a.m", "p.m", "A.M", "P.M"})
 # Words that belong to the number before a blank: the reading of both depends on each other.
 AFTER_NUMBER: Final = (
-    frozenset(UNITS) - ONLY_ATTACHED
-    | _CONCENTRATIONS
-    | _SPELLED_MAGNITUDES
-    | _HALF_DAYS
-    | CURRENCY_CODES
-    | frozenset({"°C", "°F", "in"})
+    frozenset(UNITS) | _SPELLED_MAGNITUDES | _HALF_DAYS | CURRENCY_CODES | frozenset({"°C", "°F", "in"})
 )

@@ -126,15 +126,17 @@ DATES_AND_TIMES: Final[tuple[Source, ...]] = (
     ),
     (rf"{_START}(?<!:)(?P<hour>\d\d?) ?{_HALF_DAY}", _hour),
     (
-        r"(?<![\w.,])7(\d7)s\b",
-        lambda match: f" seven {numbers.say_integer(match[1].lstrip('0'))}s ",
-        "7s",
-    ),  # aeroplanes
+        # Aeroplanes: 747s, 737-800.
+        r"(?<![\w.,])7(?P<type>\d7)(?:(?P<many>s)\b|-(?=(?:[789]|10|[1-9]00)(?![\w-]|\.\d))|(?<=Boeing \d{3})\b)",
+        lambda match: f" seven {numbers.say_minutes(match['type'])}{match['many'] or ''} ",
+        "7",
+    ),
     (r"\b1s and 0s\b", "ones and zeros", "1s"),
     (r"(?<![\d.,])'?((?:1[1-9]|20)\d0|[2-9]0)'?s\b", lambda match: f" {numbers.say_decade(match[1])} ", "s"),
 )
 _SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])")
 
+_SLASH_RANGE: Final = re.compile(r"(?:(?<=\d/\d)|(?<=\d/\d\d)|(?<=/\d{4})) ?- ?(?=\d{1,2}/\d)")
 
 # Behind a weekday or one of these words it is a day and no fraction.
 _SHORT_DATE: Final = re.compile(
@@ -192,6 +194,7 @@ def _is_dated(match: Match) -> bool:
 
 def read_slash_dates(text: str, *, is_day_first: bool) -> str:
     """`is_day_first`: of one that can be read both ways."""
+    text = _SLASH_RANGE.sub(" to ", text)
     text = _SLASH_DATE.sub(_day_first if is_day_first else _month_first, text)
     short_date = _short_day_first if is_day_first else _short_month_first
     text = _EXPIRY.sub(_expiry, text)

@@ -9,9 +9,10 @@ from typing import Final
 
 from voicegate.engine.text.english import numbers
 from voicegate.engine.text.english.abbreviations import MONTHS, WEEKDAY_BY_START
-from voicegate.engine.text.english.codes import CODES, SIDES
-from voicegate.engine.text.english.data import CURRENCIES, DATA, LONG_SIGNS, MAGNITUDES, ONLY_ATTACHED, PER, UNITS
+from voicegate.engine.text.english.codes import CODES, NAMES_OF_NUMBERS, SIDES
+from voicegate.engine.text.english.data import CURRENCIES, DATA, LONG_SIGNS, MAGNITUDES, PER, UNITS
 from voicegate.engine.text.english.dates import DATES_AND_TIMES, TIMESTAMPS, read_slash_dates
+from voicegate.engine.text.english.inches import read_marks_of_length
 from voicegate.engine.text.english.serials import PAIRS, SERIALS
 from voicegate.engine.text.patterns import Match, Source, any_of, apply, rules_of
 
@@ -113,11 +114,18 @@ _BEFORE_ANY_YEAR: Final = re.compile(
 )
 _MAX_LOOK: Final = 20
 
+_PER: Final = re.compile(rf"/([\d.]* ?)({any_of(PER)})(?![A-Za-z])")
+
+
+def _per(match: Match) -> str:
+    return f" per {match[1]}{match[2] if match[1] else PER[match[2]]}"
+
+
 _POINTS: Final = str.maketrans(".,", ",.")
 
 # --- the rules ------------------------------------------------------------------------------------------------
 
-# Things measured in inches, and how: a 65" TV, 12 in. wide.
+# Things measured in inches, and how: a 65 in TV, 12 in. wide.
 _INCHES_BEFORE: Final = (
     "(?:TVs?|tele|monitor|screen|display|laptop|tablet|pizza|pipe|wheel|rim|tire|blade|skillet|pan)\\w*\\b"
 )
@@ -131,11 +139,11 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"(\d{3}[ .-]\d{4}) x\.? ?(?=\d{1,5}(?!\w|\.\d))", r"\1 extension ", " x"),
     (
         r"(?<=\d)(?<!\b0)x(?= (?:an?|per|daily|weekly|faster|slower|more|less|higher|lower|bigger|larger|smaller|the"
-        r"|as)\b|[.,;!?](?!\w))",
+        r"|as)\b|/[a-z]|[.,;!?](?!\w))",
         " times",
     ),
     (r"(?<![\w.-])(?<!0)(\d++(?:\.\d++)?+)e(-?\d{1,3})(?!\w)", r"\1 E \2", "e"),
-    (r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})/(?=\d{1,2}(?![\d.]))", r"\1 slash ", "/"),  # a network
+    (r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})/(?=\d{1,2}(?!\d|\.\d))", r"\1 slash ", "/"),  # a network
     (
         r"(?<![\w.'-])(?<![Tt]he )(Mon|Wed|Sat|Sun)(?=,? \d{1,2}(?::\d\d)? ?(?:-|to \d|[AaPp]\.?[Mm]\b))",
         lambda match: WEEKDAY_BY_START[match[1]],
@@ -143,12 +151,10 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"(\d{2,3})/(?=\d{2,3} ?mmHg)", r"\1 over ", "mmHg"),
     (r"\b((?:BP|[Bb]lood pressure)\D{0,14}\d{2,3})/(?=\d{2,3}(?![\d/]))", r"\1 over ", "/"),
     (r"(?<=ft )(\d{1,2}) in\b(?!\.\w)(?:\.(?= [a-z]))?", r"\1 inches", "ft "),
-    (r"(?<![\w'])([3-8])'(\d{1,2})(?:\"|(?!\w))", r"\1 foot \2", "'"),
-    (r"(\d\.\d{1,3}) s\b", r"\1 sec", " s"),
     (r"(?<=\d) ?° ?([NSEW])\b", lambda match: f" degrees {SIDES[match[1]]}", "°"),
     (r"(?<![\w.,])(\d\d)ers\b", lambda match: f" {numbers.say_integer(match[1]).removesuffix('e')}ers ", "ers"),
     (
-        rf"(?<![\w.-])(?P<number>{_NUMBER})-(?P<unit>{any_of(set(UNITS) - ONLY_ATTACHED)})\b(?!\.\w|-)"
+        rf"(?<![\w.-])(?P<number>{_NUMBER})-(?P<unit>{any_of(UNITS)})\b(?!\.\w|-)"
         r"(?:\.(?= [a-z]))?",
         lambda match: f" {numbers.say_number(match['number'])} {UNITS[match['unit']][0]} ",
         "-",
@@ -167,13 +173,16 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"(?<![\d/.-])(\d{1,2})-(?=\d/\d{1,2}(?![\d/]))", r"\1 ", "-"),  # 1-1/2 cups
     (r"(?<=\dh) ?(\d{1,2})m(?![\w/])", r" \1 min"),
     (r"(?<=\d) ?sq\. ?(ft|mi)\b\.?", r" sq \1", "sq."),
-    (rf"(?<=\d)(?:\"| in\.?) (?={_INCHES_BEFORE})", " inch "),
+    (rf"(?<=\d) in\.? (?={_INCHES_BEFORE})", " inch "),
     (rf"(?<=\d) in\. (?={_INCHES_OF})", " inches "),
     (
-        rf"(?<![\d.,])(\d[\d.,]*+(?:[kKMB]\b)?(?: ?[A-Za-z]{{1,20}})?)/(?P<per>{any_of(PER)})(?![\w/-])",
-        lambda match: f"{match[1]} per {PER[match['per']]}",
+        # 10 mg/kg/day; of so many only behind a unit: 250 mg/5 mL, but 3/4 tsp.
+        rf"(?<![\d.,])(\d[\d.,]*+(?:[kKMB]\b)?(?: ?[A-Za-zμµ]{{1,20}})?)"
+        rf"(?P<rates>(?:/(?:(?<=[A-Za-z]/)\d++(?:\.\d++)?+ ?)?(?:{any_of(PER)}))++)(?![\w/-])",
+        lambda match: match[1] + _PER.sub(_per, match["rates"]),
         "/",
     ),
+    (r"(?<=\d)/(?=\d{1,3}[kKM]\b)", " per ", "/"),  # $3/1M tokens
     (r"(?<![\d/.])(\d{1,3}\.\d)/(\d{1,3})(?![\d/]|\.\d)", r"\1 out of \2", "/"),
     (r"(?<![\d/.])(5|10|100)/\1(?![\d/]|\.\d)", r"\1 out of \1", "/"),
     (r"(?<![\d/.])(\d{1,3})/(5|10)(?= stars?\b)", r"\1 out of \2", "/"),
@@ -203,6 +212,11 @@ _RANGES_AND_SIGNS: Final[tuple[Source, ...]] = (
         _money_range,
         "-",
     ),
+    (
+        r"(?<![\w.,-])([5-9]\d)-(\d\d)(?![\w%-]|[.,:]\d)",
+        lambda match: f"{match[1]} {match[2]}" if int(match[1]) + int(match[2]) == 100 else match[0],
+        "-",
+    ),
     (rf"{_START}(?<![\w-])({_NUMBER})-(?=[{_SIGNS}]?\d)(?!\d++(?:[.,]\d++)*+-)", r"\1 to ", "-"),
     (r"(?:(?<=[%°])|(?<=°[CF]))-(?=\d)", " to ", "-"),
     (rf"(?<=\d[kKmMbBT])-(?=[{_SIGNS}]\d)", " to ", "-"),
@@ -215,17 +229,17 @@ _MEASURES: Final[tuple[Source, ...]] = (
     (rf"{_START}(?P<number>{_NUMBER}) ?°(?: ?(?P<scale>[CF])\b)?", _degrees, "°"),
     (
         r"(?<![\d/.])(?:(?P<whole>\d{1,3}) )?(?P<top>\d{1,2})/(?P<bottom>\d{1,2}) ?"
-        rf"(?P<unit>{any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/])",
+        rf"(?P<unit>{any_of(UNITS)})(?![\w/])",
         _measured_fraction,
         "/",
     ),
     (
         rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{any_of(UNITS)})(?!\w|/(?!\d))"
-        rf"| (?P<spaced>{any_of(set(UNITS) - ONLY_ATTACHED)})(?![\w/]|\.\w))(?:\.(?= [a-z]))?",
+        rf"| (?P<spaced>{any_of(UNITS)})(?![\w/]|\.\w))(?:\.(?= [a-z]))?",
         _measure,
     ),
     (
-        rf"{_START}(?P<number>{_NUMBER})(?P<magnitude>k|M|bn)\b(?! (?:run|race|walk)\b)",
+        rf"{_START}(?P<number>{_NUMBER})(?P<magnitude>k|M|bn|tn)\b(?! (?:run|race|walk)\b)",
         lambda match: f" {numbers.say_number(match['number'])} {MAGNITUDES[match['magnitude']]} ",
     ),
 )
@@ -244,7 +258,16 @@ _PLAIN: Final[tuple[Source, ...]] = (
     (_NUMBER, lambda match: f" {numbers.say_plain(match[0])} "),
 )
 _RULES: Final = rules_of(
-    _BETWEEN + TIMESTAMPS + SERIALS + DATES_AND_TIMES + CODES + PAIRS + _RANGES_AND_SIGNS + _MEASURES + _PLAIN
+    _BETWEEN
+    + NAMES_OF_NUMBERS
+    + TIMESTAMPS
+    + SERIALS
+    + DATES_AND_TIMES
+    + CODES
+    + PAIRS
+    + _RANGES_AND_SIGNS
+    + _MEASURES
+    + _PLAIN
 )
 
 _DIGIT: Final = re.compile(r"\d")
@@ -256,4 +279,4 @@ def read_quantities(text: str, *, is_day_first: bool = False) -> str:
         return text
     if "/" in text:
         text = read_slash_dates(text, is_day_first=is_day_first)
-    return apply(_RULES, text)
+    return apply(_RULES, read_marks_of_length(text))

@@ -42,6 +42,9 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"\b([A-Z])&([A-Z])s\b"), r"\1 and \2's"),  # M&Ms
     # As the continent writes an amount.
     (re.compile(r"(?<![\d.,])(\d+),(\d\d?)(?= ?[$€£¥₹₩](?!\d))"), r"\1.\2"),
+    (re.compile(r"(?<=[$€£])( ?\d{1,3}),(\d\d)(?![\d,]|\.\d)"), r"\1.\2"),
+    (re.compile(r"(?<=[\d/])( ?)(km|m|cm|mm|ft|mi|yd|in)²"), r"\1sq \2"),
+    (re.compile(r"(?<=[\d/])( ?)(m|cm|mm|ft|yd|in)³"), r"\1cu \2"),
     (re.compile("²"), " squared"),
     (re.compile("³"), " cubed"),
     (re.compile(r"(?<=[A-Za-z\d)]) ?\^ ?(?=-?[A-Za-z\d])"), " to the power of "),
@@ -69,7 +72,7 @@ _SHORTHAND: Final = (
     (re.compile(rf"\b({_CODE})/({_CODE})\b"), lambda match: " ".join(match[1] + match[2])),
     (re.compile(r"\b([Nn])os?\. of\b"), r"\1umber of"),
 )
-_SHORT_WORDS: Final = re.compile(rf"(?<![\w.-])(?:{any_of(DATA['shorthand'])})(?![\w-]|\.\w)")
+_SHORT_WORDS: Final = re.compile(rf"(?<![\w.-])(?:{any_of(DATA['shorthand'])})(?!\w|-[a-z]|\.\w)")
 _SIGN_BEFORE_NUMBERS: Final = re.compile("[²³^√#&~≈+=>$€£¥₹₩-]")  # every one of these rules needs one
 # "wait .env" is a name, and "./run.sh" another.
 _LEADING_DOT: Final = re.compile(r"(?:(?<=\s)|^)(?:\.NET\b|\./(?=\w)|\.(?=[A-Za-z]{2}))")
@@ -78,7 +81,7 @@ _SYMBOLS: Final = re.compile(r"[&@+=%<>×÷±≈≤≥≠∞§‰°#$€£¥₹�
 
 # "Dr", "Ave", "Fri" and their like are read without a full stop, too.
 _PLAIN_WORD: Final = (
-    rf"(?!(?:Mr|Mrs|Ms|Prof|vs|{any_of(STREETS)}|Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b)"
+    rf"(?!(?:Mr|Mrs|Ms|Prof|vs|{any_of(STREETS)}|{any_of(DATA['shorthand'])}|Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\b)"
     r"(?:[A-Z]?[a-z]+|[A-DF-MO-RT-VX-Z])(?:'[a-z]+)*"  # N, S, E and W may be sides of a street
 )
 _PLAIN: Final = re.compile(rf"{_PLAIN_WORD}(?:[,;?!]? {_PLAIN_WORD})*[.,;?!]?")

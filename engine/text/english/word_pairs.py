@@ -15,13 +15,16 @@ FIRST_OF_UNIT: Final = frozenset(unit.split()[0] for unit in UNITS if " " in uni
 _SIDES: Final = frozenset("NSEW")  # of a street, whose name follows
 # A year or so many, meters or millions, times.
 _AMBIGUOUS: Final = re.compile(r"(?:1[1-9]|20)\d\d|\d[\d.,]*[mx]")
+# A mark of feet or inches, or one that closes a quotation: the next word tells.
+_MARK_OF_LENGTH: Final = re.compile(r".*\d[\"'”’″′]")
 _WEEKDAYS: Final = frozenset({"Mon", "Wed", "Sat", "Sun"})  # words too, unless a month or another day follows
 
 
 def may_be_continued(word: str) -> bool:
     stem, tail = split_tail(word)
     is_weekday = stem in _WEEKDAYS and tail in ("", ",")
-    return is_weekday or word in _SIDES or (not tail and _AMBIGUOUS.fullmatch(stem) is not None)
+    is_paired = is_weekday or word in _SIDES or _MARK_OF_LENGTH.fullmatch(word) is not None
+    return is_paired or (not tail and _AMBIGUOUS.fullmatch(stem) is not None)
 
 
 def may_belong(held: str, start: str) -> bool | None:
@@ -30,7 +33,8 @@ def may_belong(held: str, start: str) -> bool | None:
     first = next((char for char in start if char.isalnum()), "")
     if stem in _WEEKDAYS or held in _SIDES:
         return not first or first.isupper() or first.isdigit()
-    return True if held in FIRST_OF_UNIT or _AMBIGUOUS.fullmatch(stem) else None
+    is_first = held.removesuffix(".") in FIRST_OF_UNIT
+    return True if is_first or _AMBIGUOUS.fullmatch(stem) or _MARK_OF_LENGTH.fullmatch(held) else None
 
 
 def belongs(held: str, word: str) -> bool | None:
@@ -42,6 +46,8 @@ def belongs(held: str, word: str) -> bool | None:
         return is_date or stem[:1].isdigit()
     if held in _SIDES:
         return stem[:1].isdigit() or stem[:1].isupper()
-    if held in FIRST_OF_UNIT:
-        return f"{held} {stem}" in UNITS
+    if (first := held.removesuffix(".")) in FIRST_OF_UNIT:  # sq. ft.
+        return f"{first} {stem}" in UNITS
+    if _MARK_OF_LENGTH.fullmatch(held):
+        return True
     return True if _AMBIGUOUS.fullmatch(held_stem) and stem.isalpha() else None

@@ -15,6 +15,7 @@ _MAX_SHORT_CHARS: Final = 3
 _LETTERS: Final = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 _ROMAN: Final = re.compile("[IVX]+")
+_NUMBER_SIGNS: Final = frozenset({"n°", "N°", "nº", "Nº", "n.º", "N.º", "n.°", "N.°"})
 _LATIN: Final = re.compile("[A-Za-z]")
 
 
@@ -31,7 +32,7 @@ class Sentences:
         self.is_wide = entry.blanks == "none"
         self.has_capital_months = any(name[0].isupper() for name in measures.months)
         self.months = frozenset(name.lower() for name in measures.months)
-        self.before_number = frozenset(measures.currencies)
+        self.before_number = _NUMBER_SIGNS | measures.currencies.keys()
         units = {word for sign in measures.units for word in sign.split()}
         self.after_number = frozenset({*units, *measures.currencies, *entry.magnitudes})
         self.links = frozenset({*entry.links.split(), *entry.times, *entry.magnitudes})

@@ -36,8 +36,8 @@ from voicegate.engine.text.word_endings import Ending, word_ending
         ("word…", Ending.UNLESS_LOWER),
         ("a.m.", Ending.BEFORE_OPENER),
         ("etc.)", Ending.UNLESS_LOWER_OR_DIGIT),
-        ("No.", Ending.UNLESS_LOWER_OR_DIGIT),
-        ("Jan.", Ending.UNLESS_LOWER_OR_DIGIT),
+        ("No.", Ending.UNLESS_CODE),
+        ("Jan.", Ending.UNLESS_CODE),
         ("好。", Ending.NONE),  # the cutter looks at wide marks one by one
     ],
 )
