@@ -39,7 +39,9 @@ def preview(
     )
     clauses: list[ReadClause] = []
     for span in (*segmenter.push(text), *segmenter.flush()):
-        clauses.append(ReadClause(span.text, reader.read(span), span.char_start, span.char_end, span.pause_ms))
+        words = reader.read(span)
+        spoken = words + reader.end_of(words, span.text)
+        clauses.append(ReadClause(span.text, spoken, span.char_start, span.char_end, span.pause_ms))
         reader.note_said(span)
     return clauses
 

@@ -232,13 +232,13 @@ class ClauseFeed:
         whole_length = self.pronunciation.whole_length(pending[: lengths.read], lengths.said)
         num_said = max(whole_length, self._segmenter.num_kept)
         said = self._reader.read(TextSpan(pending[:num_said], start, start + num_said), is_growing=True)
-        self._give(clause, pending[: lengths.read], words, num_letters=num_letters)
+        self._give(clause, pending[: lengths.read], words, num_letters)
         clause.num_sayable_letters = spoken_letters(said)
         clause.num_open_chars = lengths.read - num_said
         self._segmenter.keep(num_said)
         return clause
 
-    def _give(self, clause: Clause, text: str, words: str, *, num_letters: int) -> None:
+    def _give(self, clause: Clause, text: str, words: str, num_letters: int) -> None:
         clause.text = text
         clause.text_ids = list(self._tokenizer.encode_spoken(words))
         clause.num_letters = num_letters
@@ -297,7 +297,9 @@ class ClauseFeed:
         self._reader.note_said(span)
         if self.is_bistream:
             self._extend(span, words, num_letters)
-        elif (grown := self._open_clause()) is not None:
+            return
+        words += self._reader.end_of(words, span.text)
+        if (grown := self._open_clause()) is not None:
             self._complete(grown, span, words, num_letters)
         elif words:
             self._begin(span, words, num_letters)
@@ -330,7 +332,7 @@ class ClauseFeed:
         if clause is not None:
             has_room = clause.num_letters + num_letters <= self._max_letters and len(clause.text) < _BISTREAM_MAX_CHARS
             if not has_room:
-                clause.is_text_complete = True
+                self._close_open_clause()
                 clause = None
         if clause is None:
             if words:
@@ -348,7 +350,7 @@ class ClauseFeed:
         """Completes a sentence that grew; where nothing is left of it to say, its beginning stands."""
         self._grown = ""
         if words or not clause.is_begun:
-            self._give(clause, span.text, words, num_letters=num_letters)
+            self._give(clause, span.text, words, num_letters)
         clause.is_text_complete = True
 
     def _open_clause(self) -> Clause | None:
@@ -357,6 +359,8 @@ class ClauseFeed:
     def _close_open_clause(self) -> None:
         clause = self._open_clause()
         if clause is not None:
+            if self.is_bistream:
+                clause.text_ids += self._tokenizer.encode_spoken(self._reader.end_of(*self._breaks.said))
             clause.is_text_complete = True
 
 

@@ -80,7 +80,7 @@ def _read(text: str, reader: SpanReader, tokenizer: TextTokenizer, most_letters:
         raise EngineError(f"there is nothing to say in {text[:60]!r}")
     if num_letters > most_letters:
         raise EngineError(f"no sentence is that long ({num_letters} letters, {most_letters} fit): {text[:60]!r}...")
-    return Sentence(tokenizer.encode_spoken(words), num_letters)
+    return Sentence(tokenizer.encode_spoken(words + reader.end_of(words, text)), num_letters)
 
 
 def _speak(

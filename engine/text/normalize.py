@@ -29,7 +29,7 @@ from voicegate.engine.text.markup import (
     without_emphasis,
 )
 from voicegate.engine.text.pronunciation import Pronunciation
-from voicegate.engine.text.punctuation import tidy
+from voicegate.engine.text.punctuation import end_of_words, tidy
 from voicegate.engine.text.segmenter import TextSpan
 from voicegate.engine.text.spans_of_numbers import with_long_dashes_of_ranges, with_tight_ranges
 from voicegate.engine.text.spelling import spell
@@ -157,6 +157,10 @@ class SpanReader:
             if words_behind is not None:
                 return words_behind
         return speakable(text, self._latest, tags=self._tags, is_language_decided=is_open, before=self._said)
+
+    def end_of(self, words: str, text: str) -> str:
+        """Mark that the end of `words` lacks, which are said of `text`, where nothing more is said with them."""
+        return end_of_words(words, text) if self._is_normalized else ""
 
     def _read_decided(self, text: str) -> str:
         """Earlier text is read over and over, before growing text."""

@@ -20,7 +20,7 @@ class PhraseBreaks:
 
     def __init__(self) -> None:
         self._mark = ""  # before the next words
-        self._is_mid_phrase = False
+        self.said = "", ""  # the last words, and the text from there on
 
     def begin(self, text: str, words: str) -> str:
         """The first of a pass."""
@@ -37,13 +37,14 @@ class PhraseBreaks:
         elif text.lstrip().startswith(_OPENING) or text.strip() in _DASHES:
             self._mark = self._mark or ","
         if not words:
+            self.said = self.said[0], self.said[1] + text
             return words
-        mark = self._mark if self._is_mid_phrase and words[0].isalnum() else ""
+        mark = self._mark if self.said[0][-1:].isalnum() and words[0].isalnum() else ""
         self._note(text, words)
         if is_wide(words[0]):
             return _WIDE[mark] + words
         return f"{mark} {words}" if words[0].isalnum() else words
 
     def _note(self, text: str, words: str) -> None:
-        self._is_mid_phrase = words[-1:].isalnum()
+        self.said = words, text
         self._mark = "," if text.rstrip().endswith(_CLOSING) else ""

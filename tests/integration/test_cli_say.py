@@ -206,10 +206,10 @@ async def test_voices_of_a_running_gateway(url: str, capsys: pytest.CaptureFixtu
     [
         (
             ["It costs $5. <think>No.</think>Go <#0.5#>now."],
-            ["It costs five dollars.", "Go", "(a pause of 500 ms)", "now."],
+            ["It costs five dollars.", "Go.", "(a pause of 500 ms)", "now."],
         ),
-        (["5/1/2024", "--language", "en-GB"], ["January fifth, twenty twenty-four"]),
-        (["Das kostet 3 €", "--language", "de"], ["Das kostet drei Euro"]),
+        (["5/1/2024", "--language", "en-GB"], ["January fifth, twenty twenty-four."]),
+        (["Das kostet 3 €", "--language", "de"], ["Das kostet drei Euro."]),
     ],
 )
 def test_the_reading_is_shown_and_nothing_said(

@@ -235,8 +235,8 @@ def test_growing_changes_nothing_in_what_is_said_in_the_end(text: str, size: int
     ("text", "words"),
     [
         ("iPhone 15 Pro的价格是5999元。", "iPhone十五Pro的价格是五千九百九十九元。"),
-        ("iPhone 15 Pro", "iPhone十五Pro"),
-        ("iPhone 15 Pro Max 256GB版", "iPhone十五Pro Max两百五十六GB版"),
+        ("iPhone 15 Pro", "iPhone十五Pro."),
+        ("iPhone 15 Pro Max 256GB版", "iPhone十五Pro Max两百五十六GB版。"),
         ("This is the iPhone 15 for you.", "This is the iPhone fifteen for you."),
     ],
 )

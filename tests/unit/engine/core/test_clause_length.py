@@ -107,7 +107,7 @@ def test_a_list_is_parted_between_its_items(mode: SpeakingMode) -> None:
     assert len(clauses) > 3
     assert [item for clause in clauses for item in clause.text.strip(" ,").replace(",  ", ", ").split(", ")] == items
     said = " ".join(words_of(clause.text_ids) for clause in clauses)
-    assert said.replace(",", "") == " ".join(map(speakable, items))
+    assert said.replace(",", "") == " ".join(map(speakable, items)) + "."
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -101,7 +101,7 @@ def test_a_tuned_voice_begins_when_its_own_pace_allows(pace: VoicePace | None, b
 
 
 @pytest.mark.parametrize("mode", [SpeakingMode.CLAUSE, SpeakingMode.INCREMENTAL, SpeakingMode.BISTREAM])
-@pytest.mark.parametrize(("language", "spoken"), [(None, "bei zehn hoch sieben"), ("en", "bei ten hoch seven")])
+@pytest.mark.parametrize(("language", "spoken"), [(None, "bei zehn hoch sieben."), ("en", "bei ten hoch seven.")])
 def test_where_nobody_names_a_language_it_is_that_of_the_voices_recording(
     mode: SpeakingMode, language: str | None, spoken: str
 ) -> None:

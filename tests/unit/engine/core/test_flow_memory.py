@@ -18,7 +18,7 @@ from voicegate.engine.llm.backend import SequenceOutput
 
 SENTENCE = "The train to the coast leaves at nine. "
 SIXTEEN = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-LONG = "The train to the coast leaves at nine, and the other one a quarter later, from the platform behind the station"
+LONG = "The train to the coast leaves at nine, and the other one a quarter later, from the platform behind it."
 
 
 def words(heard: Heard) -> list[tuple[str, int]]:

@@ -11,16 +11,16 @@ from voicegate.engine.text.phrase_breaks import PhraseBreaks
 @pytest.mark.parametrize(
     ("text", "spoken"),
     [
-        ("Plan:\n1. Eat at 9\n2. Rest", "Plan: one. Eat at nine. two. Rest"),
+        ("Plan:\n1. Eat at 9\n2. Rest", "Plan: one. Eat at nine. two. Rest."),
         ("Dinner\n\nAnything else?", "Dinner. Anything else?"),
-        ("## Title\n\nText here\nand there", "Title. Text here and there"),
-        ("Buy:\n- eggs\n- milk", "Buy: eggs. milk"),
+        ("## Title\n\nText here\nand there", "Title. Text here and there."),
+        ("Buy:\n- eggs\n- milk", "Buy: eggs. milk."),
         ("It is free (for now) — really.", "It is free, for now, really."),
         ("A fact - it is - so.", "A fact, it is, so."),
-        ("Well, (yes) no", "Well, yes, no"),
-        ("我喜欢\n- 苹果\n- 香蕉", "我喜欢。苹果。香蕉"),
-        ("他说（真的）好", "他说，真的，好"),
-        ("a well-known one", "a well-known one"),
+        ("Well, (yes) no", "Well, yes, no."),
+        ("我喜欢\n- 苹果\n- 香蕉", "我喜欢。苹果。香蕉。"),
+        ("他说（真的）好", "他说，真的，好。"),
+        ("a well-known one", "a well-known one."),
     ],
 )
 def test_pauses_are_kept(text: str, spoken: str) -> None:

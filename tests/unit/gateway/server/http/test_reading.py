@@ -31,7 +31,7 @@ async def test_clauses_with_what_is_said() -> None:
     assert all(text[clause["char_start"] : clause["char_end"]] == clause["text"] for clause in clauses)
     assert [clause["spoken"] for clause in clauses if clause["spoken"]] == [
         "It costs three dollars and fifty cents.",
-        "Wait",
+        "Wait.",
         "until two P M.",
     ]
     assert [clause["pause_ms"] for clause in clauses if clause["pause_ms"]] == [500]
@@ -39,7 +39,7 @@ async def test_clauses_with_what_is_said() -> None:
 
 async def test_language_and_pronunciations() -> None:
     answer = await read(text="我用SQL跑5 km", language="zh", pronunciations={"SQL": "数据库"})
-    assert answer.json["clauses"][0]["spoken"] == "我用数据库跑五公里"
+    assert answer.json["clauses"][0]["spoken"] == "我用数据库跑五公里。"
     assert (await read(text="5 km", normalize=False)).json["clauses"][0]["spoken"] == "5 km"
 
 
