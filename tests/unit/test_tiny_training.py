@@ -1,10 +1,12 @@
 """models/tiny/training: one step of each stage on ten made-up sentences, and the engine loads what comes of it."""
 
 import argparse
+import math
 import os
 import random
 import re
 import signal
+import time
 import wave
 from collections import Counter
 from dataclasses import replace
@@ -373,6 +375,23 @@ def test_another_rate_begins_a_states_time_anew(tmp_path: Path, capsys: pytest.C
     assert 0 < float(training._rate_in_use) < 0.003
 
 
+def test_the_rate_of_a_run_falls_until_a_moment(tmp_path: Path) -> None:
+    """A driver by the clock need not know how long a state was trained before."""
+    now = time.time()
+    options = run.parser(None).parse_args(
+        ["--corpus", ".", "--state", str(tmp_path), "--until", str(now + 600), "--max-steps", "0", "--device", "cpu"]
+    )
+    training = run.Run("clock", torch.nn.Linear(1, 1), options, rate=0.1)
+    training._elapsed_before_s = 1800.0
+    assert list(training.steps()) == []
+    assert 0.74 < training.progress < 0.8
+    training = run.Run("clock", torch.nn.Linear(1, 1), options, rate=0.1)
+    assert 0.74 < training.progress < 0.8, "resumed"
+    options.until = math.inf
+    with pytest.raises(SystemExit, match="--minutes or --until"):
+        run.Run("clock", torch.nn.Linear(1, 1), options, rate=0.1)
+
+
 def test_crops_that_begin_with_an_utterance_count_from_their_first_sample() -> None:
     """The engine's vocoder begins so. Each utterance began with a tick where losses left out every crop's beginning."""
     frames = np.array([60, 70, 50, 80])
@@ -439,6 +458,18 @@ def test_the_llm_goes_on_from_stored_codes_alone(corpus: Path, trained: Path, tm
     arguments += ["--batch-share", "0.01", "--readers", "0", "--tokenizer", str(TINY_MODEL_DIR / "tokenizer.json")]
     llm.main(arguments)
     assert (tmp_path / "llm.pt").exists()
+
+
+def test_utterances_of_the_last_corpus_are_held_out(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    """A state may have learnt from the one before."""
+    codes.main(["--corpus", str(corpus), "--state", str(trained), "--output", str(tmp_path / "codes.npz")])
+    arguments = ["--corpus", str(tmp_path / "codes.npz"), str(corpus), "--state", str(trained), "--minutes", "9"]
+    parser = run.parser(None, num_corpora="+")
+    trainer = llm._Trainer(parser.parse_args([*arguments, "--device", "cpu"]))
+    own, held_out = trainer.split()
+    assert sorted([*own, *held_out]) == list(range(20))
+    assert len(held_out) == 1
+    assert held_out[0] >= 10
 
 
 def test_documents_end_with_commas_and_without_punctuation() -> None:

@@ -2,10 +2,12 @@
 
     python -m models.tiny.training.codes --corpus corpus --state state --hours 50 --output codes.npz
 
-`llm --corpus codes.npz` goes on where neither the corpus nor a GPU is at hand.
+`llm --corpus codes.npz` goes on where neither the corpus nor a GPU is at hand. `llm --corpus codes.npz corpus` learns
+from both.
 """
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,14 @@ def of_corpus(corpus_path: Path, state: Path, device: torch.device, hours: float
     corpus = shards.load(shards.shard_paths(corpus_path), ("mel",), device, max_hours=hours)
     codes = speech_tokenizer.all_codes(speech_tokenizer.trained(state, device), corpus).cpu().numpy()
     return Told(corpus.texts, corpus.voices, np.split(codes.astype(np.int64), corpus.starts[1:] // 2))
+
+
+def joined(parts: Sequence[Told]) -> Told:
+    return Told(
+        list(itertools.chain(*(each.texts for each in parts))),
+        np.concatenate([each.voices for each in parts]),
+        list(itertools.chain(*(each.codes for each in parts))),
+    )
 
 
 def save(path: Path, told: Told) -> None:

@@ -4,7 +4,7 @@ and in narrow steps, would have got to (progressive distillation, arXiv:2202.005
     python -m models.tiny.training.distil --corpus corpus --state state --minutes 4 --steps 5
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import torch
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from voicegate.engine.flow.euler import cosine_schedule
 
-from . import run
+from . import fast, run
 from .bounded import BoundedAttention
 from .flow import Flow, block_mask, loaded, prompts
 
@@ -20,6 +20,9 @@ _GUIDANCE: Final = 0.7
 _NARROW_STEPS: Final = 3  # of the teacher in one of the student's
 _FRAMES, _ROWS = 600, 32
 _ROLLED_OUT: Final = 0.5  # share of the rows that begin where the student itself would be
+
+
+Velocity = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bounded = BoundedAttention(taught)
     batches = loaded(options.corpus, options.state, options.device, options.hours)
     for each in (taught, teacher):
-        run.compile_each(each.decoder.estimator.transformer_blocks, options)
+        fast.compile_each(each.decoder.estimator.transformer_blocks, options)
     student_velocity, teacher_velocity = taught.decoder.estimator, teacher.decoder.estimator
     schedule = cosine_schedule(options.steps)
     edges = torch.tensor([*schedule.times, 1.0], device=options.device)
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         noise, cond = torch.randn_like(mel), prompts(mel)
         step = torch.randint(options.steps, (len(mel),), device=options.device)
         time, width = edges[step], (edges[step + 1] - edges[step])[:, None, None]
-        with run.low_precision(options):
+        with fast.low_precision(options):
             mu, speaker = taught.conditions(codes, embedding)
             with torch.no_grad():
                 x = noise
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _guided(
-    velocity_of: run.Velocity,
+    velocity_of: Velocity,
     x: torch.Tensor,
     mu: torch.Tensor,
     speaker: torch.Tensor,

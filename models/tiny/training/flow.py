@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from . import run, shards, speech_tokenizer
+from . import fast, run, shards, speech_tokenizer
 from .bounded import BoundedAttention
 from .speech_tokenizer import NUM_CODES
 from .voices import VOICES
@@ -276,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     training = run.Run("flow", model, options, rate=6e-4, betas=(0.9, 0.99), watched="loss", tolerance=1.02)
     bounded = BoundedAttention(model)
     batches = loaded(options.corpus, options.state, options.device, options.hours)
-    run.compile_each(model.decoder.estimator.transformer_blocks, options)
+    fast.compile_each(model.decoder.estimator.transformer_blocks, options)
     estimate = model.decoder.estimator
     choice = torch.Generator().manual_seed(options.seed + training.num_steps)
     for _ in training.steps():
@@ -288,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         noise = torch.randn_like(mel)
         x = (1 - (1 - 1e-6) * time[:, None, None]) * noise + time[:, None, None] * mel
         is_conditioned = (torch.rand(rows, device=options.device) > _UNCONDITIONED).float()
-        with run.low_precision(options):
+        with fast.low_precision(options):
             mu, speaker = model.conditions(codes, embedding)
             told = is_conditioned[:, None, None]
             velocity = estimate(x, mu * told, speaker * told[:, 0], prompts(mel) * told, time, mask)

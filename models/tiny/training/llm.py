@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset
 
-from . import codes, run
+from . import codes, fast, run
 from .codes import Told
 from .speech_tokenizer import LEVELS, NUM_CODES, PHASES, levels_of
 from .voices import VOICES
@@ -269,23 +269,25 @@ def _disturbed(ids: torch.Tensor, phases: torch.Tensor) -> torch.Tensor:
 class _Trainer:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._told = (
-            codes.load(options.corpus)
-            if options.corpus.is_file()
-            else codes.of_corpus(options.corpus, options.state, options.device, options.hours)
-        )
+        told = [
+            codes.load(path)
+            if path.is_file()
+            else codes.of_corpus(path, options.state, options.device, options.hours)
+            for path in options.corpus
+        ]
+        self._told, self._num_of_last = codes.joined(told), len(told[-1].texts)
         hours = [round(self._told.hours(number), 2) for number in range(len(VOICES))]
         num_used = len(np.unique(np.concatenate(self._told.codes)))
         print(f"llm: {hours} hours, {num_used} codes used", flush=True)
         self.model = SpeechLlm().to(options.device)
-        run.compile_each(self.model.layers, options)
-        self._loss_of_each = run.compiled(self.model.loss, options)
+        fast.compile_each(self.model.layers, options)
+        self._loss_of_each = fast.compiled(self.model.loss, options)
 
     def loss(self, columns: Sequence[torch.Tensor], *, is_training: bool) -> torch.Tensor:
         device = self._options.device
         ids, phases, is_text, targets, target_phases = (column.to(device, non_blocking=True) for column in columns)
         is_target = targets >= 0
-        with run.low_precision(self._options):
+        with fast.low_precision(self._options):
             fed = _disturbed(ids, phases) if is_training else ids
             hidden = self.model(fed, phases, is_text.bool())
             of_each = self._loss_of_each(hidden.flatten(0, 1), targets.clamp(min=0).flatten(), target_phases.flatten())
@@ -305,14 +307,18 @@ class _Trainer:
         return iter(DataLoader(documents, batch_size=None, num_workers=processes, pin_memory=is_cuda))
 
     def split(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Utterances to train on, and those held out. A larger corpus deals them anew."""
-        order = np.random.default_rng(0).permutation(len(self._told.texts))
+        """Utterances to train on, and those held out: of the last corpus, which a state may not have had before.
+
+        A larger corpus deals them anew.
+        """
+        num_before = len(self._told.texts) - self._num_of_last
+        order = np.random.default_rng(0).permutation(self._num_of_last) + num_before
         num_held_out = min(_NUM_HELD_OUT, len(order) // 10)
-        return order[num_held_out:], order[:num_held_out]
+        return np.concatenate((np.arange(num_before), order[num_held_out:])), order[:num_held_out]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = run.parser(__doc__)
+    parser = run.parser(__doc__, num_corpora="+")
     parser.add_argument("--tokenizer", type=Path, required=True, help="the text tokenizer, tokenizer.json")
     parser.add_argument("--readers", type=int, default=6, help="processes that join documents")
     options = parser.parse_args(arguments)

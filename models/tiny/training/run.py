@@ -11,10 +11,10 @@ import argparse
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal
 
 import torch
 from torch import nn
@@ -27,28 +27,27 @@ _PATIENT_REPORTS: Final = 6  # in a row that are not good: it diverges slowly
 _FEWEST_STEPS: Final = 50  # a report over fewer is noise: a resumed run's first one is over a step or two
 _PATIENCE: Final = 8  # judgements in a row that are worse than the best
 _LAST_RATE: Final = 0.03  # of the highest
-_STEPS_BEFORE_CAPTURE: Final = 8
 _STEPS_AHEAD: Final = 16  # at most, of Python before the GPU: else the time is not what it seems
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser(description: str | None, *, num_corpora: Literal["+"] | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="a folder of shards")
+    told = "a folder of shards" if num_corpora is None else "folders of shards, files of `codes`"
+    parser.add_argument("--corpus", type=Path, required=True, nargs=num_corpora, help=told)
     parser.add_argument("--state", type=Path, required=True, help="a folder: one file a stage")
     parser.add_argument(
         "--minutes",
         type=float,
-        required=True,
         help="of this stage at one --rate, all its runs together: the rate falls over them, from the highest to 3 %%. "
-        "More minutes than before for the same state raise its rate again",
+        "More minutes than before for the same state raise its rate again. Without: until --until",
     )
+    parser.add_argument("--until", type=float, default=math.inf, help="stop then (seconds since 1970), to be resumed")
     parser.add_argument(
         "--rate",
         type=float,
-        help="the highest learning rate; without it the stage's own. A state that had another begins its minutes anew. "
+        help="the highest learning rate; without it the stage's own. A state that had another begins its time anew. "
         "A trained LLM was fine-tuned at 6e-5; at a rate near its own it first loses a part of what it learnt",
     )
-    parser.add_argument("--until", type=float, default=math.inf, help="stop then (seconds since 1970), to be resumed")
     parser.add_argument(
         "--device", type=torch.device, default=torch.device("cuda" if torch.cuda.is_available() else "cpu")
     )
@@ -64,61 +63,6 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 Losses = Mapping[str, torch.Tensor]
-Velocity = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-Function = TypeVar("Function", bound=Callable[..., Any])
-Stepped = TypeVar("Stepped")
-
-
-def compiled(function: Function, options: argparse.Namespace) -> Function:
-    """On a GPU, as far as torch.compile can; what it cannot runs as it is."""
-    if options.device.type != "cuda":
-        return function
-    torch._dynamo.config.suppress_errors = True  # torch imports it when it is asked for: seconds
-    torch._dynamo.config.recompile_limit = 64
-    return cast(Function, torch.compile(function, dynamic=False))
-
-
-def compile_each(modules: Iterable[nn.Module], options: argparse.Namespace) -> None:
-    """Modules of one class: compiled once for all, in a tenth of the time that the whole network takes."""
-    for module in modules:
-        module.forward = compiled(module.forward, options)
-
-
-def captured(step: Callable[[], Stepped], options: argparse.Namespace) -> Callable[[], Stepped]:
-    """A step whose thousands of small kernels a GPU starts by itself, as a CUDA graph, after a few steps without.
-
-    All that it does must be the GPU's: no value read, no tensor made from Python's numbers. `--no-graphs` does without.
-    """
-    if options.device.type != "cuda" or options.no_graphs:
-        return step
-    aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    graph: torch.cuda.CUDAGraph | None = None
-    num_calls = 0
-    stepped: Stepped
-
-    def replayed() -> Stepped:
-        nonlocal graph, num_calls, stepped
-        num_calls += 1
-        if num_calls <= _STEPS_BEFORE_CAPTURE:
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
-                stepped = step()
-            torch.cuda.current_stream().wait_stream(aside)
-            return stepped
-        if graph is None:
-            graph = torch.cuda.CUDAGraph()
-            torch.cuda.synchronize()
-            with torch.cuda.graph(graph):
-                stepped = step()
-        graph.replay()
-        return stepped
-
-    return replayed
-
-
-def low_precision(options: argparse.Namespace) -> torch.autocast:
-    is_wanted = options.device.type == "cuda" if options.bfloat16 is None else options.bfloat16
-    return torch.autocast(options.device.type, torch.bfloat16, enabled=is_wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +121,7 @@ class Run:
         self._watched, self._lowest, self._tolerance = watched, math.inf, tolerance
         self._num_not_good = 0
         self._good: _Good | None = None
+        self._whole_s = self._time_in_all_s()
         if self._path.exists():
             self._resume(rate)
 
@@ -184,16 +129,22 @@ class Run:
     def elapsed_s(self) -> float:
         return self._elapsed_before_s + time.monotonic() - self._started
 
+    def _time_in_all_s(self) -> float:
+        if self._options.minutes is not None:
+            return 60.0 * float(self._options.minutes)
+        if math.isinf(self._options.until):
+            raise SystemExit(f"{self.name}: how long? --minutes or --until")
+        return max(self._elapsed_before_s + float(self._options.until) - time.time(), 1.0)
+
     @property
     def progress(self) -> float:
         """0 to 1 over the stage's time."""
-        minutes: float = self._options.minutes
-        return min(self.elapsed_s / (60 * minutes), 1.0)
+        return min(self.elapsed_s / self._whole_s, 1.0)
 
     def steps(self) -> Iterator[int]:
         """SIGTERM ends them early, and what was reached is saved."""
         before = signal.signal(signal.SIGTERM, self._stop)
-        self._started = time.monotonic()
+        self._started, self._whole_s = time.monotonic(), self._time_in_all_s()
         first, last_save, last_report = self.num_steps, time.monotonic(), time.monotonic()
         while not self._is_over():
             yield self.num_steps
@@ -335,6 +286,7 @@ class Run:
         self.num_steps = self.num_steps_before = state["steps"]
         had = state.get("highest_rate", own_rate)
         self._elapsed_before_s = state["elapsed_s"] if had == self._highest_rate else 0.0
+        self._whole_s = self._time_in_all_s()
         for parameter, moment in zip(self._parameters, state["moments"], strict=False):
             self.optimizer.state[parameter] = {
                 "step": torch.tensor(float(self.num_steps), device=parameter.device),

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from . import run, shards
+from . import fast, run, shards
 from .voices import VOICES
 
 LEVELS: Final = (5, 5, 5, 5, 5)
@@ -211,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         index = chosen[:, None] + torch.arange(_CROP_FRAMES, device=options.device)
         voice = voices[chosen]
-        with run.low_precision(options):
+        with fast.low_precision(options):
             wanted = mel[index].float().transpose(1, 2)
             told, spoken = model(wanted, voice)
         told, spoken = told.float(), spoken.float()
@@ -228,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         training.descend(losses)
         return losses
 
-    step = run.captured(step, options)
+    step = fast.captured(step, options)
     for _ in training.steps():
         training.set_rate()
         training.account(step())

@@ -16,7 +16,7 @@ from torch.nn import functional
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.voices.features import slaney_filters
 
-from . import run, shards
+from . import fast, run, shards
 from .hift import LOOK_RIGHT, SAMPLE_RATE_HZ, Vocoder
 from .voices import VOICES
 
@@ -211,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     crops = Crops(corpus, options.device, max(int(_BATCH * options.batch_share), 2))
     spectral = SpectralLoss(options.device)
-    model.snake = run.compiled(model.snake, options)
+    model.snake = fast.compiled(model.snake, options)
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.benchmark_limit = _CONVOLUTIONS_TRIED
 
@@ -224,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cycles = torch.rand(len(mel), 9, device=mel.device)
         noise = torch.rand(len(mel), wanted.shape[1], 9, device=mel.device)
         spectra = model.spectra(model.source(weights, hertz, cycles, noise))
-        with run.low_precision(options):
+        with fast.low_precision(options):
             filtered = model.filter(weights, mel, spectra)
         made, told = crops.counted(model.samples(filtered)), crops.counted(wanted)
         losses = {
@@ -241,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def step_against_judges() -> tuple[run.Losses, run.Losses]:
         """One verdict for both: the judges learn from it what was made, and the maker what they saw."""
         losses, made, told = spectral_losses()
-        with run.low_precision(options):
+        with fast.low_precision(options):
             verdicts = judges(torch.cat((told, made)))
         losses = {**losses, **_makers_losses(verdicts)}
         judged = {"judges": _judges_loss(verdicts)}
@@ -250,8 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         training.descend_by(made_gradients)
         return losses, judged
 
-    first_step = run.captured(step_by_spectra, options)
-    later_step = run.captured(step_against_judges, options)
+    first_step = fast.captured(step_by_spectra, options)
+    later_step = fast.captured(step_against_judges, options)
     for _ in training.steps():
         is_judged = training.num_steps_before > 0 or training.progress > _DISCRIMINATED_FROM
         training.set_rate()
