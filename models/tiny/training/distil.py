@@ -14,7 +14,7 @@ from voicegate.engine.flow.euler import cosine_schedule
 
 from . import fast, run
 from .bounded import BoundedAttention
-from .flow import Flow, block_mask, loaded, prompts
+from .flow import Flow, block_mask, loaded, prompts, spread_evenly
 
 _GUIDANCE: Final = 0.7
 _NARROW_STEPS: Final = 3  # of the teacher in one of the student's
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         each.load_state_dict(weights)
     teacher.requires_grad_(False)
     training = run.Run(
-        "distilled_flow", taught, options, rate=2e-4, average=0.998, decay=0.0, watched="loss", tolerance=1.02
+        "distilled_flow", taught, options, rate=2e-4, average=0.998, decay=0.0, watched="loss", tolerance=run.TIGHT
     )
     bounded = BoundedAttention(taught)
     batches = loaded(options.corpus, options.state, options.device, options.hours)
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for _ in training.steps():
         mel, codes, embedding = batches.batch(_FRAMES, max(int(_ROWS * options.batch_share), 2))
         noise, cond = torch.randn_like(mel), prompts(mel)
-        step = torch.randint(options.steps, (len(mel),), device=options.device)
+        step = (spread_evenly(len(mel), options.device) * options.steps).long().clamp(max=options.steps - 1)
         time, width = edges[step], (edges[step + 1] - edges[step])[:, None, None]
         with fast.low_precision(options):
             mu, speaker = taught.conditions(codes, embedding)

@@ -270,9 +270,7 @@ class _Trainer:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         told = [
-            codes.load(path)
-            if path.is_file()
-            else codes.of_corpus(path, options.state, options.device, options.hours)
+            codes.load(path) if path.is_file() else codes.of_corpus(path, options.state, options.device, options.hours)
             for path in options.corpus
         ]
         self._told, self._num_of_last = codes.joined(told), len(told[-1].texts)

@@ -1,56 +1,133 @@
 #!/bin/sh
 # Text to model directory, all stages by the clock: train.sh TEXTS KOKORO WORK MINUTES
-# With a second card the vocoder has that one. To be stopped at a moment, set UNTIL (seconds since 1970); run again with
-# the same WORK it goes on: what is done stays done. Once a minute the states are packed into WORK/pieces, files of 15 MB
-# that can travel: fetch them often, a lent machine may go at any moment.
+# A state in WORK/state is gone on with, at a rate below its stage's own; the tokenizer's is final, since codes rest on it.
+# With WORK/codes.npz (an earlier corpus) the LLM begins at once, and learns from both when the new corpus is spoken.
+# KOKORO may come later: the man's speech waits for KOKORO/kokoro.onnx.
+# Cards: one has all; of two the last has the vocoder; of three the LLM, the flow and the vocoder have one each; a fourth
+# has the flow of few steps, where a flow is there at the start. UNTIL (seconds since 1970) ends all in place of MINUTES.
+# Once a minute WORK/pieces has the states anew in files of 15 MB, and the logs: fetch them, a lent machine may go at any
+# moment. SIGTERM saves and packs what there is. For a trial on a CPU: CARDS=4 STAGE_OPTIONS="--batch-share 0.01 --max-steps 3".
 set -eu
-texts=$(realpath "$1") kokoro=$(realpath "$2") minutes=$4
+texts=$(realpath "$1") kokoro=$(realpath -m "$2")
 mkdir -p "$3/corpus" "$3/state"
 work=$(realpath "$3")
 cd "$(dirname "$0")/../../.."
+python=${PYTHON:-python3}
+begin=$(date +%s)
+end=${UNTIL:-$(awk "BEGIN { print int($begin + 60 * $4) }")}
+found=$("$python" -c "import torch; print(torch.cuda.device_count())")
+device=cpu
+[ "$found" -eq 0 ] || device=cuda
+cards=${CARDS:-$found}
 cores=$(nproc)
-last_card=$(python3 -c "import torch; print(torch.cuda.device_count() - 1)")
 
-share() { python3 -c "print($minutes * $1)"; }
-run_step() { # NAME CARD MINUTES ARGUMENTS...: a trainer, its words in WORK/NAME.log
-    name=$1 card=$2 time=$3
+left() { echo $(($1 - $(date +%s))); }
+minutes_left() { awk "BEGIN { s = $(left "$1"); print (s > 5 ? s : 5) / 60 }"; }
+share() { echo $((begin + (end - begin) * $1 / 100)); } # the moment at which so many hundredths of the time are over
+note() { echo "$(($(date +%s) - begin)) s: $*" >>"$work/stages.log"; }
+has() { [ -e "$work/state/$1.pt" ]; }
+rate() { # NAME RATE: for a state that is there at the start
+    if has "$1"; then echo "--rate $2"; fi
+}
+attempt() { # NAME CARD UNTIL ARGUMENTS...: a trainer, its words in WORK/NAME.log; one that is late is ended
+    name=$1 card=$2 until=$3
     shift 3
-    CUDA_VISIBLE_DEVICES=$card OMP_NUM_THREADS=4 python3 -u -m "models.tiny.training.$name" --corpus "$work/corpus" \
-        --state "$work/state" --minutes "$time" --until "${UNTIL:-1e12}" "$@" >>"$work/$name.log" 2>&1
+    note "$name begins on card $card"
+    # Told in the foreground: else the LLM's readers would end with it, and it would fail before it has saved.
+    # shellcheck disable=SC2086 # options are several words
+    CUDA_VISIBLE_DEVICES=$card OMP_NUM_THREADS=${THREADS:-4} timeout --foreground --kill-after 15 \
+        $(($(left "$until") + 15)) "$python" -u -m "models.tiny.training.$name" --until "$until" "$@" \
+        ${STAGE_OPTIONS:-} >>"$work/$name.log" 2>&1 &
+    echo $! >"$work/$name.pid"
+    wait $!
+    rm "$work/$name.pid"
+    note "$name ended"
 }
-step() { # what fails goes on from its state, once more, without CUDA graphs
-    run_step "$@" || run_step "$@" --no-graphs
+step() { # the same; one that fails goes on from its state, once more, without CUDA graphs
+    attempt "$@" && return
+    note "$1 FAILED: $(tail -n 1 "$work/$1.log")"
+    [ "$(left "$3")" -lt 60 ] || attempt "$@" --no-graphs || note "$1 FAILED again"
 }
-speak() { # VOICE MINUTES ARGUMENTS...
-    voice=$1 time=$2
-    shift 2
-    OMP_NUM_THREADS=1 python3 -u -m models.tiny.training.corpus --texts "$texts" --voice "$voice" --output "$work/corpus" \
-        --samples-hours 12 --minutes "$time" "$@" >>"$work/$voice.log" 2>&1
+speak() { # VOICE CARDS WORKERS ARGUMENTS...
+    voice=$1 seen=$2 workers=$3
+    shift 3
+    note "$voice begins to speak"
+    CUDA_VISIBLE_DEVICES=$seen OMP_NUM_THREADS=1 "$python" -u -m models.tiny.training.corpus --texts "$texts" \
+        --voice "$voice" --output "$work/corpus" --workers "$workers" --samples-hours 12 \
+        --minutes "$(minutes_left "$spoken_at")" "$@" >>"$work/$voice.log" 2>&1 || note "$voice FAILED"
+    note "$voice ended"
 }
-pack() {
-    rm -rf "$work/pieces.new"
-    python3 -m models.tiny.training.pack "$work/state" "$work/pieces.new"
-    rm -rf "$work/pieces"
-    mv "$work/pieces.new" "$work/pieces"
+pack() { # the link is renamed in one step: who reads never sees half of it
+    turn=$((1 - ${turn:-1}))
+    rm -rf "$work/pieces.$turn"
+    "$python" -m models.tiny.training.pack "$work/state" "$work/pieces.$turn"
+    [ ! -e "$work/new-codes.npz" ] || cp "$work/new-codes.npz" "$work/pieces.$turn/"
+    tar czf "$work/pieces.$turn/log.tar.gz" -C "$work" $(cd "$work" && ls ./*.log)
+    ln -sfn "pieces.$turn" "$work/pieces.new"
+    mv -T "$work/pieces.new" "$work/pieces"
 }
 
-while sleep 60; do pack; done &
-packer=$!
-trap 'kill $packer' EXIT
-if [ ! -e "$work/spoken" ]; then
-    speak woman "$(share 0.12)" --workers $((cores * 2 / 3)) &
-    woman=$!
-    speak man "$(share 0.12)" --workers $((cores / 3)) --first-line 85000 --kokoro "$kokoro" --device cuda
-    wait $woman
-    touch "$work/spoken"
-fi
-step vocoder "$last_card" "$(share 0.78)" --hours 12 --model models/tiny/model.json --begin-with models/tiny/vocoder.safetensors &
-vocoder=$!
-step speech_tokenizer 0 "$(share 0.04)" --hours 8
-# One after the other: the flow beside it left the LLM a quarter of its steps.
-step llm 0 "$(share 0.35)" --tokenizer models/tiny/tokenizer.json
-step flow 0 "$(share 0.38)"
-python3 -m models.tiny.training.codes --corpus "$work/corpus" --state "$work/state" --hours 50 --output "$work/codes.npz" --device cuda
-wait $vocoder
+case $cards in
+0 | 1) flow_card=0 vocoder_card=0 few_card= speakers=0 ;;
+2) flow_card=0 vocoder_card=1 few_card= speakers=0,1 ;;
+3) flow_card=1 vocoder_card=2 few_card= speakers=0,1,2 ;;
+*) flow_card=1 vocoder_card=2 few_card=3 speakers=0,1,2,3 ;;
+esac
+llm_until=$end # on a card of its own; else before the flow, which beside it left the LLM a quarter of its steps
+[ "$flow_card" -gt 0 ] || llm_until=$(share 56)
+spoken_at=$(share 15)
+llm_rate=$(rate llm 1e-3) flow_rate=$(rate flow 5e-4) vocoder_rate=$(rate vocoder 3e-4)
+has flow || few_card=
+data="--corpus $work/corpus --state $work/state"
+llm="--state $work/state --tokenizer models/tiny/tokenizer.json --readers ${READERS:-8} $llm_rate"
+
+# shellcheck disable=SC2086 # these hold several words each
+teach() {
+    rm -f "$work"/*.pid
+    early=
+    if [ ! -e "$work/spoken" ]; then
+        if [ -e "$work/codes.npz" ] && has llm; then
+            speakers=${speakers#0,}
+            attempt llm 0 "$spoken_at" $llm --corpus "$work/codes.npz" --minutes "$(minutes_left "$llm_until")" &
+            early=$!
+        fi
+        speak woman "" $((cores * 5 / 8 + 1)) &
+        woman=$!
+        until [ -e "$kokoro/kokoro.onnx" ] || [ "$(left "$spoken_at")" -lt 30 ]; do sleep 1; done
+        speak man "$speakers" $((cores / 4 + 1)) --first-line ${MANS_FIRST_LINE:-85000} --kokoro "$kokoro" --device $device ${SPEECH_OPTIONS:-}
+        wait $woman
+        touch "$work/spoken"
+    fi
+    if ! has tokenizer; then # elsewhere until it is finished: one that is in WORK/state is final
+        mkdir -p "$work/unfinished"
+        step speech_tokenizer 0 "$(share 20)" --corpus "$work/corpus" --state "$work/unfinished" --hours 8
+        mv "$work/unfinished/tokenizer.pt" "$work/state/"
+    fi
+    step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $vocoder_rate \
+        --begin-with models/tiny/vocoder.safetensors &
+    if [ -n "$few_card" ]; then step distil $few_card "$end" $data --steps 5 & fi
+    if [ $flow_card -gt 0 ]; then step flow $flow_card "$end" $data $flow_rate & fi
+    "$python" -m models.tiny.training.codes $data --hours 50 --output "$work/new-codes.part.npz" --device $device \
+        >>"$work/codes.log" 2>&1 && mv "$work/new-codes.part.npz" "$work/new-codes.npz" &
+    if [ -n "$early" ]; then wait $early || note "llm FAILED"; fi
+    if [ -e "$work/codes.npz" ]; then more="$work/codes.npz"; else more=; fi
+    step llm 0 "$llm_until" $llm --corpus $more "$work/corpus"
+    if [ $flow_card -eq 0 ]; then step flow 0 "$end" $data $flow_rate; fi
+    wait
+}
+
+stop() { # all stages are told: they save what they have reached
+    kill $teaching
+    for pid in $(cat "$work"/*.pid 2>/dev/null); do kill "$pid" || true; done
+    for pid in $(cat "$work"/*.pid 2>/dev/null); do timeout 30 tail --pid="$pid" -f /dev/null || true; done
+    pack
+    note "stopped and packed"
+    exit 1
+}
+trap stop INT TERM
+teach &
+teaching=$!
+while ! timeout "${PACK_EVERY_S:-60}" tail --pid=$teaching -f /dev/null; do pack; done
 pack
-python3 -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" --steps 6
+"$python" -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" --steps 6
+note "all ended and packed"
