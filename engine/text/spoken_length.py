@@ -67,14 +67,20 @@ def letters_of_words(text: str) -> int:
 
 def letters_of_sign(word: str) -> int:
     """Letters that a sign that stands alone is likely to be said with; 0: it has no name."""
-    if word not in _NAMED_SIGNS:
+    sign = _sign(word)
+    if sign not in _NAMED_SIGNS:
         return 0
-    return _SHORT_SIGN_LETTERS if word in _SHORT_SIGNS else _SIGN_LETTERS
+    return _SHORT_SIGN_LETTERS if sign in _SHORT_SIGNS else _SIGN_LETTERS
+
+
+def _sign(word: str) -> str:
+    """Without the marks behind it: 200 €, also."""
+    return word[:1] + word[1:].rstrip(_MARKS + "）)")
 
 
 def is_said_alone(text: str, start: int, end: int) -> bool:
     """Whether what stands there between blanks is a sign that is said."""
-    sign = text[start:end]
+    sign = _sign(text[start:end])
     if sign in _NAMED_WITHIN_LINES:
         return bool(text[:start].rpartition("\n")[2].strip())
     if sign in _NAMED_AT_NUMBERS:

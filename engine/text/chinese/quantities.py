@@ -254,6 +254,7 @@ _MEASURES: Final[tuple[Source, ...]] = (
         _measure,
     ),
     (rf"(?<=[克升尔摩位])/({any_of(UNITS)})(?![A-Za-z\d])", lambda match: f"每{UNITS[match[1]]}", "/"),
+    (rf"(?<=[克升尔摩位])/(?={_NUMBER}(?:{any_of(UNITS.values())}))", "每", "/"),
     (r"(?<=\d) +%", "%", "%"),
     (rf"({_NUMBER})‰", r"千分之\1", "‰"),
     (rf"(?<![A-Za-z\d)%°])-({_NUMBER})%", r"负百分之\1", "%"),

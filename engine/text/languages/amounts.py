@@ -32,7 +32,7 @@ class Amounts:
         self._magnitude = re.compile(rf"(?P<number>{number}) ?(?P<magnitude>{magnitude}){end}")
         self._unit = re.compile(rf"(?P<number>{number}) ?(?P<unit>{unit}){end}")
         # A word may be one only where blanks end it: 49 €/Monat.
-        word = "|(?P<word>[^\\W\\d_]+)" if entry.blanks == "around" else ""
+        word = "|(?P<word>[^\\W\\d_]{2,})" if entry.blanks == "around" else ""
         self._rate = re.compile(rf"/ ?(?:(?:(?P<number>{number}) ?)?(?P<unit>{unit}){word}){end}")
         self._fraction = re.compile(rf"(?P<top>\d{{1,3}})/(?P<bottom>\d{{1,3}})(?![\d/])(?: ?(?P<unit>{unit}){end})?")
 
@@ -56,13 +56,12 @@ class Amounts:
 
     def _rate_words(self, match: re.Match[str], amount: str, *, is_money: bool) -> str:
         unit = match["unit"]
-        one = name = self._converters.unit_name(unit, "one") if unit else match[0].lstrip("/ ")
-        if match["number"]:
-            name = self._converters.of_unit(match["number"], unit) or one
+        name = self._converters.unit_name(unit, "one") if unit else match[0].lstrip("/ ")
         per = "" if is_money or unit is None else self._measures.units[unit].per
-        if one in per:
-            return per.replace(one, name).format(amount)
-        return self._entry.per.format(amount=amount, unit=name)
+        if match["number"]:
+            one, name = name, self._converters.of_unit(match["number"], unit) or name
+            per = per.replace(one, name) if one in per else ""
+        return per.format(amount) if per else self._entry.per.format(amount=amount, unit=name)
 
     def before_number(self, text: str, place: int) -> Said | None:
         """Words of a currency that stands at `place`, before its amount."""

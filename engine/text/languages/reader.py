@@ -5,7 +5,7 @@ can say keeps its digits for the model. Nothing is looked for where there is nei
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -83,9 +83,13 @@ _PHONE: Final = (
     r"|\+\d{7,15}(?!\d)|0\d{7,14}(?!\d)"
 )
 _IBAN: Final = re.compile(r"(?<=[A-Z]{2})(?<![A-Za-z][A-Z]{2})\d{2}(?: ?\d{4}){2,7}(?: ?\d{1,3})?(?!\d)")
+_SERIAL: Final = re.compile(r"\d{5,}(?![\d.,]\d|\d)")  # RA123456789RU
 _DOTTED: Final = re.compile(r"\d+(?:\.\d+){2,}")
 
-_REPLACED: Final = ((re.compile(r"(?<=\d)\*(?=\d)"), "×"),)
+_REPLACED: Final = (
+    (re.compile(r"(?<=\d)\*(?=\d)"), "×"),
+    (re.compile(r"(?<=\d)( ?[kMG])bps(?![A-Za-z])"), r"\1bit/s"),
+)
 
 
 class _Frame(NamedTuple):
@@ -132,9 +136,7 @@ class Reader:
         self._signs = Signs(entry, converters)
         self._abbreviations = abbreviations_of(entry, measures.units, measures.currencies)
         self._weekdays = (
-            _weekday_ranges(measures.weekdays, entry.days or f"{{first}} {entry.range} {{last}}")
-            if entry.blanks == "around"
-            else None
+            self._weekday_names(entry.days or f"{{first}} {entry.range} {{last}}") if entry.blanks == "around" else None
         )
         self._replaced = _REPLACED + tuple((re.compile(pattern), words) for pattern, words in entry.replaced)
         self._repairs = tuple((re.compile(pattern), words) for pattern, words in entry.repairs)
@@ -208,6 +210,8 @@ class Reader:
         return self._phone_at(text, place) or self._amounts.before_number(text, place) or self._signs.say(text, place)
 
     def _numeral(self, text: str, place: int, *, is_in_word: bool) -> Said | None:
+        if is_in_word and (serial := _SERIAL.match(text, place)) is not None:
+            return Said(self._converters.code(serial[0]), serial.end())
         if (code := _CODE.match(text, place)) is not None and is_behind(self._code_before, text, place):
             return Said(self._converters.code(code[0]), code.end())
         if is_in_word and (iban := _IBAN.match(text, place)):
@@ -265,16 +269,27 @@ class Reader:
     def _ending(self, source: str) -> re.Pattern[str]:
         return re.compile(rf"(?:{self._expanded(source)})\Z")
 
+    def _weekday_names(self, range_said: str) -> Callable[[str], str]:
+        """Mo-Fr -> Montag bis Freitag; a day alone where a time or a date tells that it is one: Sa 9 Uhr."""
+        names = {name.lower(): wide for name, wide in self._converters.measures.weekdays.items()}
+        day = f"(?i:{any_of(names)})"
+        links, time = any_of(self._entry.links.split()), r"\d{1,2}(?:[:.h]\d\d)?"
+        ranges = re.compile(rf"{NO_WORD_BEFORE}({day})\.? ?- ?({day}){NO_WORD_BEHIND}\.?")
+        linked = re.compile(rf"{NO_WORD_BEFORE}({day})\. ({links}) ({day}){NO_WORD_BEHIND}\.?")
+        dated = self._expanded(rf" \d{{1,2}}[:h]\d\d| {time}(?: ?- ?{time})? ?(?:Uhr|ч)\b|,? {{day}}\.? ?{{month}}")
+        # "Fr. 20" is money.
+        money = any_of(sign for sign in self._converters.measures.currencies if sign.endswith("."))
+        alone = re.compile(rf"{NO_WORD_BEFORE}(?!(?:{money}) \d)({day})(?:\.(?=,? \d)|\.?(?={dated}))")
+
+        def said(text: str) -> str:
+            text = ranges.sub(
+                lambda match: range_said.format(first=names[match[1].lower()], last=names[match[2].lower()]), text
+            )
+            text = linked.sub(lambda match: f"{names[match[1].lower()]} {match[2]} {names[match[3].lower()]}", text)
+            return alone.sub(lambda match: names[match[1].lower()], text)
+
+        return said
+
     def _expanded(self, source: str) -> str:
         """ "{d:day}" is a group that is named d, "{day}" one without a name."""
         return _MACRO.sub(lambda macro: f"({f'?P<{macro[1]}>' if macro[1] else '?:'}{self._macros[macro[2]]})", source)
-
-
-def _weekday_ranges(weekdays: Mapping[str, str], said: str) -> Callable[[str], str]:
-    """Mo-Fr -> Montag bis Freitag."""
-    day = any_of({*weekdays, *(name.capitalize() for name in weekdays)})
-    pattern = re.compile(rf"{NO_WORD_BEFORE}({day})\.? ?- ?({day}){NO_WORD_BEHIND}\.?")
-    names = {name.lower(): wide for name, wide in weekdays.items()}
-    return lambda text: pattern.sub(
-        lambda match: said.format(first=names[match[1].lower()], last=names[match[2].lower()]), text
-    )

@@ -31,8 +31,12 @@ class Sentences:
         self.is_latin = _LATIN.search(entry.openers) is not None
         self.is_wide = entry.blanks == "none"
         self.has_capital_months = any(name[0].isupper() for name in measures.months)
-        self.months = frozenset(name.lower() for name in measures.months)
+        self.months = frozenset(name.lower() for name in (*measures.months, *measures.weekdays))
+        days = {day for name in measures.weekdays for day in (name, name.capitalize())}
         self.before_number = _NUMBER_SIGNS | measures.currencies.keys()
+        self.before_number |= (
+            {day + marks for day in days for marks in ("", ".", ",", ".,")} if not self.is_wide else set()
+        )
         units = {word for sign in measures.units for word in sign.split()}
         self.after_number = frozenset({*units, *measures.currencies, *entry.magnitudes})
         self.links = frozenset({*entry.links.split(), *entry.times, *entry.magnitudes})
