@@ -48,11 +48,9 @@ _SPOKEN_SEGMENT: Final = re.compile(r"[A-Za-z0-9_-]{1,20}")
 def read_addresses(text: str, words: AddressWords = ENGLISH) -> str:
     if "@" in text:
         text = _MAIL.sub(lambda match: _mail(match, words), text)
-    if "." in text:
-        text = _FILE_END.sub(words.dot, text)
     if "." in text or "://" in text:
         text = _BARE.sub(lambda match: _url(match, words), _URL.sub(lambda match: _url(match, words), text))
-    return text
+    return _FILE_END.sub(words.dot, text)
 
 
 def replace_addresses(text: str, word: str) -> str:

@@ -253,7 +253,7 @@ _MEASURES: Final[tuple[Source, ...]] = (
         rf"{_START}(?P<number>{_NUMBER})(?:(?P<unit>{_UNIT})| (?P<spaced>{_SPACED_UNIT}))(?![A-Za-z\d²³])",
         _measure,
     ),
-    (rf"(?<=[克升尔摩位])/({any_of(UNITS)})(?![A-Za-z\d])", lambda match: f"每{UNITS[match[1]]}", "/"),
+    (rf"(?<=[克升尔摩位元])/({any_of(UNITS)})(?![A-Za-z\d])", lambda match: f"每{UNITS[match[1]]}", "/"),
     (rf"(?<=[克升尔摩位])/(?={_NUMBER}(?:{any_of(UNITS.values())}))", "每", "/"),
     (r"(?<=\d) +%", "%", "%"),
     (rf"({_NUMBER})‰", r"千分之\1", "‰"),

@@ -148,12 +148,15 @@ CODES: Final[tuple[Source, ...]] = (
     (r"(?<=\b[A-Z]-)(\d)s\b", lambda match: f" {numbers.say_decade(match[1])} ", "-"),
     (r"(?<![\w-])\+\d{7,15}(?!\d)", _phone, "+"),
     (r"(?<![\w.-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\) ?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\d-])", _phone),
-    (r"(?<![\w-])\+\d{1,3}(?:[ .-]\(?\d{1,8}\)?){2,5}(?![\d-])", _phone, "+"),
+    (r"(?<![\w-])\+\d{1,3}(?:[ .-]\(?\d{1,8}\)?| \(0\)\d{1,5}){2,5}(?![\d-])", _phone, "+"),
     (r"(?<![\w.-])(?:0\d{2,4}|\(0\d{1,4}\)) \d{3,6}(?: \d{3,4})?(?![\d-])", _phone, "0"),
     (r"(?<![\w.-])\d{3}-\d{4}(?![\d-])", _phone, "-"),
     (r"(?<![\w.-])\d{3}-\d\d-\d{4}(?![\d-])", _phone, "-"),  # of social security
     (r"(?<![\w.-])1[38]00([ -])\d{3}\1\d{3}(?![\d-])", _phone, "00"),
-    (r"(?<![\w.-])\d{4}([ -])\d{4}(?:\1\d{4}){1,4}(?![\d-])", _phone),  # a card's, or of a parcel
+    (
+        r"(?<![\w.-])(?!(?:19|20)\d\d[ -](?:19|20))\d{4}([ -])\d{4}(?:\1\d{4}){1,4}(?![\d-])",
+        _phone,
+    ),  # a card's, or of a parcel
     # Of an order: 112-4567890-1234567, and of a bank: 12-34-56.
     (r"(?<![\w.-])(?=(?:\d-?){9})\d{2,8}(?:-\d{2,8}){2,5}(?![\w-])", _phone, "-"),
     (r"(?<![\w.-])\d{1,7}(?:-\d{1,7}){3,5}(?![\w-])", _phone, "-"),  # a book's
@@ -169,7 +172,7 @@ CODES: Final[tuple[Source, ...]] = (
     (rf"\b(?P<name>(?:ending|ends) in )(?P<digits>(?!(?:19|20)\d\d)\d{{4}}){CODE_END}", _code, " in "),
     (r"\b(?P<road>I|[A-Z]{2})-(?P<number>\d{1,3}) ?(?P<side>[NSEW])\b(?!['.-]\w)", _side, "-"),
     (r"(?<![\w.,$€£-])(?P<name>)(?P<number>\d{1,4})(?P<letter>B) (?=[A-Z][a-z])", _place, "B "),
-    (rf"\b(?P<name>{PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b", _place),
+    (rf"\b(?P<name>{PLACES}) (?P<number>\d{{1,4}})(?P<letter>[A-Z])\b(?!-\w)", _place),
     (r"(?<![\w.])(?P<v>)(?P<parts>\d++(?:\.\d++){2,}+)", _version, "."),
     (r"(?<!\w)(?P<v>[vV])(?:\. ?)?(?P<parts>(?:(?<!V)\d++|\d++(?=\.\d))(?:\.\d++)*+)", _version),
     (r"(?<=[Vv]ersion )(?P<v>)(?P<parts>\d++\.\d++)", _version, "ersion"),

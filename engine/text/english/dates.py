@@ -136,8 +136,6 @@ DATES_AND_TIMES: Final[tuple[Source, ...]] = (
 )
 _SLASH_DATE: Final = re.compile(r"(?<![\d/])(?P<first>\d\d?)/(?P<second>\d\d?)/(?P<year>\d{4}|\d\d)(?![\d/])")
 
-_SLASH_RANGE: Final = re.compile(r"(?:(?<=\d/\d)|(?<=\d/\d\d)|(?<=/\d{4})) ?- ?(?=\d{1,2}/\d)")
-
 # Behind a weekday or one of these words it is a day and no fraction.
 _SHORT_DATE: Final = re.compile(
     r"\b(?P<before>(?:[Oo]n|[Dd]ue|[Uu]ntil|[Ss]ince|[Ee]xpir(?:es?|ed|ing)|[Tt]oday|[Tt]omorrow"
@@ -194,7 +192,6 @@ def _is_dated(match: Match) -> bool:
 
 def read_slash_dates(text: str, *, is_day_first: bool) -> str:
     """`is_day_first`: of one that can be read both ways."""
-    text = _SLASH_RANGE.sub(" to ", text)
     text = _SLASH_DATE.sub(_day_first if is_day_first else _month_first, text)
     short_date = _short_day_first if is_day_first else _short_month_first
     text = _EXPIRY.sub(_expiry, text)

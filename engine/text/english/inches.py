@@ -39,8 +39,10 @@ def _read_mark(text: str, mark: str, one: str, many: str) -> str:
             continue
         start = max(place - _MAX_NUMBER_CHARS, at)
         number = _NUMBER_END.search(text, start, place)
-        if is_quoting or number is None or _SPEECH.match(text, behind):
-            is_quoting = not is_quoting and not before.isalnum()
+        if is_quoting or number is None:
+            is_quoting = not is_quoting and (mark == '"' or not before.isalnum())
+            continue
+        if _SPEECH.match(text, behind):
             continue
         by = _BY.match(text, behind)
         if _NOUN.match(text, behind) and by is None:

@@ -163,9 +163,12 @@ def _capitals(match: re.Match[str]) -> str:
     letters, plural = match[1], match[2] or ""
     if letters in _READ:
         return _READ[letters] + plural
-    if letters not in _SPELLED and (len(letters) > _MAX_SPELLED_LETTERS or is_pronounceable(letters)):
-        return letters.lower() + plural
-    return " ".join(letters) + ("'s" if plural else "")
+    return " ".join(letters) + ("'s" if plural else "") if is_spelled(letters) else letters.lower() + plural
+
+
+def is_spelled(letters: str) -> bool:
+    """Whether a word in capitals is."""
+    return letters in _SPELLED or not (len(letters) > _MAX_SPELLED_LETTERS or is_pronounceable(letters))
 
 
 def is_pronounceable(letters: str) -> bool:

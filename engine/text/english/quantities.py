@@ -145,7 +145,7 @@ _BETWEEN: Final[tuple[Source, ...]] = (
     (r"(?<![\w.-])(?<!0)(\d++(?:\.\d++)?+)e(-?\d{1,3})(?!\w)", r"\1 E \2", "e"),
     (r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})/(?=\d{1,2}(?!\d|\.\d))", r"\1 slash ", "/"),  # a network
     (
-        r"(?<![\w.'-])(?<![Tt]he )(Mon|Wed|Sat|Sun)(?=,? \d{1,2}(?::\d\d)? ?(?:-|to \d|[AaPp]\.?[Mm]\b))",
+        r"(?<![\w.'-])(?<![Tt]he )(Mon|Wed|Sat|Sun)\.?(?=,? \d{1,2}(?::\d\d)? ?(?:-|to \d|[AaPp]\.?[Mm]\b))",
         lambda match: WEEKDAY_BY_START[match[1]],
     ),
     (r"(\d{2,3})/(?=\d{2,3} ?mmHg)", r"\1 over ", "mmHg"),

@@ -7,7 +7,7 @@ from voicegate.engine.text.cleanup import PAUSE
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAY_BY_START, stop_behind
 from voicegate.engine.text.english.codes import read_sides
 from voicegate.engine.text.english.data import DATA
-from voicegate.engine.text.english.letters import read_letters
+from voicegate.engine.text.english.letters import is_spelled, read_letters
 from voicegate.engine.text.english.quantities import read_quantities
 from voicegate.engine.text.english.streets import STREETS
 from voicegate.engine.text.patterns import any_of
@@ -31,7 +31,8 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(rf"(?<=[\d%]) ?(?:-+|=)> ?(?={_MONEY}?\d)"), " to "),
     (re.compile(r" ?(?:-+|=)> ?"), f"{PAUSE} "),
     (re.compile(r"(?<=[A-Za-z]{2}) > (?=[A-Z])"), f"{PAUSE} "),  # a way through menus
-    # Of numbers and single letters; between words it is a dash.
+    (re.compile(r"(?:(?<=\d/\d)|(?<=\d/\d\d)|(?<=/\d{4}))(?: ?- ?(?=\d\d?/\d\d?/\d)|-(?=\d\d?/\d))"), " to "),
+    # A minus, of numbers and single letters; between words it is a dash.
     (
         re.compile(rf"(?:(?<=[\d²³)])|(?<=[a-z])(?<![A-Za-z'][a-z])) - (?=[\d(√]|{_MONEY}\d|[a-z](?![A-Za-z']))"),
         " minus ",
@@ -62,6 +63,13 @@ _BEFORE_NUMBERS: Final = (
     (re.compile(r"[~≈] ?(?=[$€£]?\d)"), " about "),
     (re.compile(r"(?<=[A-Za-z])\+\+"), " plus plus "),
 )
+
+
+def _pair(match: re.Match[str]) -> str:
+    """AM/FM: where one is spelled, the other one is."""
+    return " ".join(match[1] + match[2]) if any(map(is_spelled, match.groups())) else match[0]
+
+
 _CODE: Final = any_of(DATA["currency_codes"]["codes"])
 # As it is written by hand: "w/ milk", "w/o sugar".
 _SHORTHAND: Final = (
@@ -70,6 +78,7 @@ _SHORTHAND: Final = (
     (re.compile(r"(?<![\w/])c/o(?![\w/])"), "care of"),
     # Two currencies: EUR/USD.
     (re.compile(rf"\b({_CODE})/({_CODE})\b"), lambda match: " ".join(match[1] + match[2])),
+    (re.compile(r"\b([A-Z]{2})/([A-Z]{2})\b"), _pair),
     (re.compile(r"\b([Nn])os?\. of\b"), r"\1umber of"),
 )
 _SHORT_WORDS: Final = re.compile(rf"(?<![\w.-])(?:{any_of(DATA['shorthand'])})(?!\w|-[a-z]|\.\w)")

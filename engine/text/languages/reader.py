@@ -279,7 +279,7 @@ class Reader:
         dated = self._expanded(rf" \d{{1,2}}[:h]\d\d| {time}(?: ?- ?{time})? ?(?:Uhr|ч)\b|,? {{day}}\.? ?{{month}}")
         # "Fr. 20" is money.
         money = any_of(sign for sign in self._converters.measures.currencies if sign.endswith("."))
-        alone = re.compile(rf"{NO_WORD_BEFORE}(?!(?:{money}) \d)({day})(?:\.(?=,? \d)|\.?(?={dated}))")
+        alone = re.compile(rf"{NO_WORD_BEFORE}(?!(?:{money}) \d)({day})(?:\.(?=,| \d)|\.?(?={dated}))")
 
         def said(text: str) -> str:
             text = ranges.sub(

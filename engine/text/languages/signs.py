@@ -80,8 +80,7 @@ class Signs:
             return Said(" ", end)
         if _AMOUNT_END.search(amount) or _UNIT_END.search(amount):
             is_minus = text[place] == "-" and self._is_arithmetic(text, before, behind.end())
-            words = self._entry.minus if is_minus else self._entry.range
-            return Said(words if words == "-" else self._apart(words), end)
+            return Said(self._apart(self._entry.minus if is_minus else self._entry.range), end)
         if self.is_of_word(before[-1:]) or before[-1:].isdecimal():
             return Said("" if self._entry.blanks == "none" else " ", end)
         if text[place] == "-" and text[end : end + 1] == " " and amount:
