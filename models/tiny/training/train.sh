@@ -2,7 +2,7 @@
 # Text to model directory, all stages by the clock: train.sh TEXTS KOKORO WORK MINUTES
 # A state in WORK/state is gone on with, at a rate below its stage's own; the tokenizer's is final, since codes rest on it.
 # With WORK/codes.npz (an earlier corpus) the LLM begins at once, and learns from both when the new corpus is spoken.
-# KOKORO may come later: the man's speech waits for KOKORO/kokoro.onnx.
+# Until then the other states may still come, and KOKORO: the man's speech waits for KOKORO/kokoro.onnx.
 # Cards: one has all; of two the last has the vocoder; of three the LLM, the flow and the vocoder have one each; a fourth
 # has the flow of few steps, where a flow is there at the start. UNTIL (seconds since 1970) ends all in place of MINUTES.
 # Once a minute WORK/pieces has the states anew in files of 15 MB, and the logs: fetch them, a lent machine may go at any
@@ -22,40 +22,45 @@ cards=${CARDS:-$found}
 cores=$(nproc)
 
 left() { echo $(($1 - $(date +%s))); }
-minutes_left() { awk "BEGIN { s = $(left "$1"); print (s > 5 ? s : 5) / 60 }"; }
+minutes() { awk "BEGIN { print $1 / 60 }"; } # of seconds
 share() { echo $((begin + (end - begin) * $1 / 100)); } # the moment at which so many hundredths of the time are over
 note() { echo "$(($(date +%s) - begin)) s: $*" >>"$work/stages.log"; }
 has() { [ -e "$work/state/$1.pt" ]; }
-rate() { # NAME RATE: for a state that is there at the start
+rate() { # NAME RATE: for a state that is there before the stage begins
     if has "$1"; then echo "--rate $2"; fi
 }
-attempt() { # NAME CARD UNTIL ARGUMENTS...: a trainer, its words in WORK/NAME.log; one that is late is ended
+run() { # NAME CARDS SECONDS MODULE ARGUMENTS...: a command of this folder, its words in WORK/NAME.log; a late one is ended
+    name=$1 seen=$2 seconds=$3
+    shift 3
+    note "$name begins"
+    # Told in the foreground: else the LLM's readers would end with it, and it would fail before it has saved.
+    CUDA_VISIBLE_DEVICES=$seen timeout --foreground --preserve-status --kill-after 15 "$seconds" \
+        "$python" -u -m "models.tiny.training.$@" >>"$work/$name.log" 2>&1 &
+    echo $! >"$work/$name.pid"
+    result=0
+    wait $! || result=$?
+    rm "$work/$name.pid"
+    note "$name ended, $result"
+    return $result
+}
+attempt() { # NAME CARD UNTIL ARGUMENTS...: a trainer
     name=$1 card=$2 until=$3
     shift 3
-    note "$name begins on card $card"
-    # Told in the foreground: else the LLM's readers would end with it, and it would fail before it has saved.
     # shellcheck disable=SC2086 # options are several words
-    CUDA_VISIBLE_DEVICES=$card OMP_NUM_THREADS=${THREADS:-4} timeout --foreground --kill-after 15 \
-        $(($(left "$until") + 15)) "$python" -u -m "models.tiny.training.$name" --until "$until" "$@" \
-        ${STAGE_OPTIONS:-} >>"$work/$name.log" 2>&1 &
-    echo $! >"$work/$name.pid"
-    wait $!
-    rm "$work/$name.pid"
-    note "$name ended"
+    OMP_NUM_THREADS=${THREADS:-4} run "$name" "$card" $(($(left "$until") + 15)) \
+        "$name" --until "$until" "$@" ${STAGE_OPTIONS:-}
 }
 step() { # the same; one that fails goes on from its state, once more, without CUDA graphs
     attempt "$@" && return
     note "$1 FAILED: $(tail -n 1 "$work/$1.log")"
     [ "$(left "$3")" -lt 60 ] || attempt "$@" --no-graphs || note "$1 FAILED again"
 }
-speak() { # VOICE CARDS WORKERS ARGUMENTS...
-    voice=$1 seen=$2 workers=$3
-    shift 3
-    note "$voice begins to speak"
-    CUDA_VISIBLE_DEVICES=$seen OMP_NUM_THREADS=1 "$python" -u -m models.tiny.training.corpus --texts "$texts" \
-        --voice "$voice" --output "$work/corpus" --workers "$workers" --samples-hours 12 \
-        --minutes "$(minutes_left "$spoken_at")" "$@" >>"$work/$voice.log" 2>&1 || note "$voice FAILED"
-    note "$voice ended"
+speak() { # VOICE CARDS WORKERS SECONDS ARGUMENTS...
+    voice=$1 seen=$2 workers=$3 seconds=$4
+    shift 4
+    OMP_NUM_THREADS=1 run "$voice" "$seen" $((seconds + 120)) corpus --texts "$texts" --voice "$voice" \
+        --output "$work/corpus" --workers "$workers" --samples-hours 12 --minutes "$(minutes "$seconds")" "$@" ||
+        note "$voice FAILED: $(tail -n 1 "$work/$voice.log")"
 }
 pack() { # the link is renamed in one step: who reads never sees half of it
     turn=$((1 - ${turn:-1}))
@@ -76,40 +81,44 @@ esac
 llm_until=$end # on a card of its own; else before the flow, which beside it left the LLM a quarter of its steps
 [ "$flow_card" -gt 0 ] || llm_until=$(share 56)
 spoken_at=$(share 15)
-llm_rate=$(rate llm 1e-3) flow_rate=$(rate flow 5e-4) vocoder_rate=$(rate vocoder 3e-4)
-has flow || few_card=
 data="--corpus $work/corpus --state $work/state"
-llm="--state $work/state --tokenizer models/tiny/tokenizer.json --readers ${READERS:-8} $llm_rate"
+llm="--state $work/state --tokenizer models/tiny/tokenizer.json --readers ${READERS:-8} $(rate llm 1e-3)"
 
 # shellcheck disable=SC2086 # these hold several words each
 teach() {
     rm -f "$work"/*.pid
     early=
     if [ ! -e "$work/spoken" ]; then
-        if [ -e "$work/codes.npz" ] && has llm; then
+        if [ -e "$work/codes.npz" ]; then
             speakers=${speakers#0,}
-            attempt llm 0 "$spoken_at" $llm --corpus "$work/codes.npz" --minutes "$(minutes_left "$llm_until")" &
+            attempt llm 0 "$spoken_at" $llm --corpus "$work/codes.npz" --minutes "$(minutes "$(left "$llm_until")")" &
             early=$!
         fi
-        speak woman "" $((cores * 5 / 8 + 1)) &
+        speak woman "" $((cores * 5 / 8 + 1)) "$(left "$spoken_at")" &
         woman=$!
-        until [ -e "$kokoro/kokoro.onnx" ] || [ "$(left "$spoken_at")" -lt 30 ]; do sleep 1; done
-        speak man "$speakers" $((cores / 4 + 1)) --first-line ${MANS_FIRST_LINE:-85000} --kokoro "$kokoro" --device $device ${SPEECH_OPTIONS:-}
+        until [ -e "$kokoro/kokoro.onnx" ]; do sleep 1; done
+        seconds=$(left "$spoken_at")
+        [ "$seconds" -gt $(((end - begin) / 20)) ] || seconds=$(((end - begin) / 20)) # where Kokoro came late
+        speak man "$speakers" $((cores / 4 + 1)) "$seconds" --first-line "${MANS_FIRST_LINE:-85000}" --kokoro "$kokoro" \
+            --device $device ${SPEECH_OPTIONS:-}
         wait $woman
         touch "$work/spoken"
     fi
+    until [ ! -e "$work/codes.npz" ] || has tokenizer; do sleep 1; done # another one would have other codes
     if ! has tokenizer; then # elsewhere until it is finished: one that is in WORK/state is final
         mkdir -p "$work/unfinished"
         step speech_tokenizer 0 "$(share 20)" --corpus "$work/corpus" --state "$work/unfinished" --hours 8
         mv "$work/unfinished/tokenizer.pt" "$work/state/"
     fi
-    step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $vocoder_rate \
+    flow_rate=$(rate flow 5e-4)
+    has flow || few_card=
+    step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $(rate vocoder 3e-4) \
         --begin-with models/tiny/vocoder.safetensors &
     if [ -n "$few_card" ]; then step distil $few_card "$end" $data --steps 5 & fi
     if [ $flow_card -gt 0 ]; then step flow $flow_card "$end" $data $flow_rate & fi
-    "$python" -m models.tiny.training.codes $data --hours 50 --output "$work/new-codes.part.npz" --device $device \
-        >>"$work/codes.log" 2>&1 && mv "$work/new-codes.part.npz" "$work/new-codes.npz" &
-    if [ -n "$early" ]; then wait $early || note "llm FAILED"; fi
+    run codes $vocoder_card 600 codes $data --hours 50 --device $device --output "$work/new.part.npz" &&
+        mv "$work/new.part.npz" "$work/new-codes.npz" &
+    if [ -n "$early" ]; then wait $early || note "llm FAILED: $(tail -n 1 "$work/llm.log")"; fi
     if [ -e "$work/codes.npz" ]; then more="$work/codes.npz"; else more=; fi
     step llm 0 "$llm_until" $llm --corpus $more "$work/corpus"
     if [ $flow_card -eq 0 ]; then step flow 0 "$end" $data $flow_rate; fi
@@ -127,7 +136,10 @@ stop() { # all stages are told: they save what they have reached
 trap stop INT TERM
 teach &
 teaching=$!
-while ! timeout "${PACK_EVERY_S:-60}" tail --pid=$teaching -f /dev/null; do pack; done
-pack
+while kill -0 $teaching 2>/dev/null; do
+    timeout "${PACK_EVERY_S:-60}" tail --pid=$teaching -f /dev/null &
+    wait $! || true # and not in the foreground: SIGTERM would wait for it
+    pack
+done
 "$python" -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" --steps 6
 note "all ended and packed"
