@@ -64,6 +64,8 @@ class Clause:
     num_open_chars: int = 0  # of that last word, which may go on
     is_paused: bool = False  # its reading is over, its text was not
     prefill_since_s: float | None = None  # engine clock; None once samples have come of it
+    # Of a first reading of two blocks: when the first one's samples came, and its tokens; None once the second's have.
+    second_since: tuple[float, int] | None = None
     start_ms: int | None = None  # on the utterance's audio clock, once its audio has begun
 
     @property

@@ -160,6 +160,9 @@ EXPECTED_TIMES: Final = 2.0
 # Weight of one more block in that mean. Lower -> load that comes in waves is met late; higher -> one slow block makes
 # all new ones begin late.
 NEWS_SHARE: Final = 0.05
+# So many mean deviations above their mean, later blocks still take now and then. Higher -> growing speech begins later;
+# lower -> gaps after the first block on an engine that takes about as long as that is heard.
+LATER_DEVIATIONS: Final = 1.0
 # After so long, half of what a slow block took is forgotten. Higher -> one slow block makes the next ones early for
 # longer; lower -> load that comes in waves is met late.
 HALF_LIFE_S: Final = 1.0

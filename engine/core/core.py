@@ -18,6 +18,7 @@ from voicegate.engine.config import EngineConfig
 from voicegate.engine.core import constants
 from voicegate.engine.core.arrivals import Answer, Arrivals
 from voicegate.engine.core.clause import Clause
+from voicegate.engine.core.growth import BlockTime
 from voicegate.engine.core.guard import Guard
 from voicegate.engine.core.look import Look
 from voicegate.engine.core.pipeline import Pipeline
@@ -56,11 +57,13 @@ class EngineCore:
         encoders: Encoders | None = None,
         waker: Waker = NO_WAKER,
         on_gone: Callable[[UtteranceId], object] = lambda _: None,
+        block_time: BlockTime | None = None,
     ) -> None:
         """`sink` takes events as they happen, from this thread and from those of `encoders` (None: none of its own).
 
         `waker` is told of work that is done beside this thread: step again when it wakes. `on_gone` is told once of
         each submitted utterance that is not known here any more. Its last packets may still be on their way.
+        `block_time`: what blocks took before (load/rehearsal.py).
         """
         self._clock = clock
         self._sink = sink
@@ -74,7 +77,10 @@ class EngineCore:
         self._voices = VoiceShelf(stages, lambda: self._room.voices_in_use)
         self._arrivals = Arrivals(stages, self._pipeline.token2wav, self._voices, self._fail_voiceless)
         self._reprefills = Reprefills(
-            config, lookahead_tokens=stages.flow.lookahead_tokens, held_back_frames=stages.vocoder.held_back_frames
+            config,
+            lookahead_tokens=stages.flow.lookahead_tokens,
+            held_back_frames=stages.vocoder.held_back_frames,
+            block_time=block_time,
         )
         self._guarding = partial(Guard, self._fail_all_of)
         self._roster = Roster(Look(config, self._pipeline, self._reprefills), self._limits, self._guarding, changed)

@@ -159,7 +159,8 @@ class BlockTime:
     """How long a block takes from its reading to its samples: the longest and the soonest lately, forgotten by and by.
 
     First blocks go before others, so theirs is another time; until there is one of a later block, it is both. The
-    longest and the soonest of first blocks are halved, or drift half the way, once a HALF_LIFE_S.
+    longest and the soonest of first blocks are halved, or drift half the way, once a HALF_LIFE_S. The usual time of
+    later blocks is forgotten by newer ones alone: a silence makes no slow engine quick.
     """
 
     def __init__(self) -> None:
@@ -167,8 +168,9 @@ class BlockTime:
         self._longest_first: tuple[float, float] | None = None
         self._longest_later: tuple[float, float] | None = None
         self._soonest_first = (0.0, 0.0)
-        self._mean_later_s = 0.0
-        self._quickest_first_s = self._quickest_later_s = math.inf
+        self._num_later = 0
+        self._mean_later_s = self._deviation_later_s = 0.0
+        self._quickest_first_s = math.inf
 
     def took(self, seconds: float, now_s: float, *, is_first: bool) -> None:
         if is_first:
@@ -177,9 +179,12 @@ class BlockTime:
             self._quickest_first_s = min(self._quickest_first_s, seconds)
             self._longest_first = max(seconds, self.first_s(now_s)), now_s
         else:
-            self._quickest_later_s = min(self._quickest_later_s, seconds)
-            before_s = self._mean_later_s if self._longest_later else seconds
-            self._mean_later_s = before_s + constants.NEWS_SHARE * (seconds - before_s)
+            self._num_later += 1
+            share = max(constants.NEWS_SHARE, 1 / self._num_later)
+            news_s = seconds - self._mean_later_s
+            self._mean_later_s += share * news_s
+            if self._num_later > 1:  # the first one is the mean, and deviates from nothing
+                self._deviation_later_s += share * (abs(news_s) - self._deviation_later_s)
             self._longest_later = max(seconds, _faded(self._longest_later, now_s)), now_s
 
     def is_strained(self, now_s: float) -> bool:
@@ -198,12 +203,13 @@ class BlockTime:
         return kept * soonest_s + (1 - kept) * self.first_s(now_s)
 
     def later_s(self, now_s: float) -> float:
-        """Time of a block after the first, at the longest lately; after a silence, at the quickest that there ever was.
+        """Time of a block after the first, at the longest lately; after a silence, as long as it takes now and then.
 
-        A silence makes no engine quick: where nothing is left of the longest, a slow one would begin too early.
+        The latter is the mean and some mean deviations, as a TCP sender waits for an answer (RFC 6298).
         """
         if self._longest_later:
-            return max(_faded(self._longest_later, now_s), self._quickest_later_s)
+            usual_s = self._mean_later_s + constants.LATER_DEVIATIONS * self._deviation_later_s
+            return max(_faded(self._longest_later, now_s), usual_s)
         return max(self.first_s(now_s), self._quickest_first_s) if self._longest_first else 0.0
 
     def expected_later_s(self, now_s: float) -> float:

@@ -156,7 +156,7 @@ class Pipeline:
         clause.state = ClauseState.WAITING
         clause.text_ids, clause.given_ids = [*clause.given_ids, *clause.text_ids], []
         clause.is_prefilled = clause.is_paused = False
-        clause.prefill_since_s = None
+        clause.prefill_since_s = clause.second_since = None
 
     def _end_pass(self, clause: Clause, llm_pass: LlmPass) -> int:
         clause.llm_pass = None

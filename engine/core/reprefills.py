@@ -23,12 +23,19 @@ class FirstBlock:
 
 
 class Reprefills:
-    def __init__(self, config: EngineConfig, *, lookahead_tokens: int, held_back_frames: int) -> None:
-        """`held_back_frames`: by the vocoder."""
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        lookahead_tokens: int,
+        held_back_frames: int,
+        block_time: BlockTime | None = None,
+    ) -> None:
+        """`held_back_frames`: by the vocoder. `block_time`: None where nothing is known of it."""
         self._share = config.growing_share
         self._lookahead_tokens = lookahead_tokens
         self._held_back_frames = held_back_frames + 1  # and one by its packet
-        self.block_time = BlockTime()
+        self.block_time = block_time or BlockTime()
 
     def next_reprefill(self, utterance: Utterance, now_s: float) -> _Moment:
         """The clause to begin or to read again, and when; infinite: not before more text has come.
@@ -49,7 +56,7 @@ class Reprefills:
             return _NEVER
         if not utterance.feed.has_growing or (target is None and any(map(_comes_first, utterance.clauses))):
             return _NEVER
-        if target is not None and _has_block(target):
+        if target is not None and has_block(target):
             return _NEVER  # by the time that this one is heard, more is known, and its listener has a block more
         underrun_s = math.inf  # from when on its listener is about to have one
         if utterance.deadline_s is not None:
@@ -122,7 +129,7 @@ class Reprefills:
         )
 
 
-def _has_block(clause: Clause) -> bool:
+def has_block(clause: Clause) -> bool:
     """Whether one is being made, or can be, of the tokens it has."""
     if clause.rendering is None:
         return False

@@ -11,7 +11,7 @@ import structlog
 
 from voicegate.engine.core.clause import Clause, ClauseState
 from voicegate.engine.core.pipeline import Pipeline
-from voicegate.engine.core.reprefills import Reprefills
+from voicegate.engine.core.reprefills import Reprefills, has_block
 from voicegate.engine.core.utterance import Utterance
 from voicegate.engine.llm.backend import SequenceOutput
 
@@ -68,7 +68,7 @@ class Speaking:
         """All of its clauses: the front one would wait for ever for what a later one holds."""
         for clause in utterance.clauses:
             self._pipeline.set_aside(clause)
-            clause.prefill_since_s = None  # it waits for room now
+            clause.prefill_since_s = clause.second_since = None  # it waits for room now
 
     def read_again(self, utterance: Utterance, clause: Clause) -> None:
         """A pass of text that grows goes on, with all words known by now."""
@@ -76,6 +76,7 @@ class Speaking:
         self._pipeline.read_again(clause, utterance.voice, until=until)
         # After its last reading a block waits for its listener, and says nothing of what one takes.
         clause.prefill_since_s = None if until is None else self._clock()
+        clause.second_since = None
 
     def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:
         self._pipeline.take_tokens(clause, output)
@@ -96,14 +97,27 @@ class Speaking:
     def take_samples(self, utterance: Utterance, clause: Clause, samples: npt.NDArray[np.float32]) -> None:
         if clause.start_ms is None:
             clause.start_ms = utterance.audio_ms
-        if clause.prefill_since_s is not None:
-            now_s, is_first = self._clock(), utterance.deadline_s is None
-            self._reprefills.block_time.took(now_s - clause.prefill_since_s, now_s, is_first=is_first)
-            clause.prefill_since_s = None
+        self._note_block_time(utterance, clause)
         self._pipeline.catch_up(clause)  # how long it is goes by all that is known
         utterance.align(clause, delivers=len(samples) > 0)
         utterance.deliver(samples, self._clock())
         self._retire_spoken(utterance)
+
+    def _note_block_time(self, utterance: Utterance, clause: Clause) -> None:
+        now_s, is_first = self._clock(), utterance.deadline_s is None
+        took = self._reprefills.block_time.took
+        if clause.prefill_since_s is not None:
+            took(now_s - clause.prefill_since_s, now_s, is_first=is_first)
+            clause.prefill_since_s = None
+            # A growing text's first reading that makes two blocks. An engine that was slow learns from these alone that
+            # it is quick again.
+            if is_first and not clause.given_ids and (not clause.is_paused or has_block(clause)):
+                clause.second_since = now_s, clause.num_rendered_tokens
+        elif clause.second_since is not None:
+            since_s, num_rendered_tokens = clause.second_since
+            if clause.num_rendered_tokens > num_rendered_tokens:  # else it is the rest of the first block
+                took(now_s - since_s, now_s, is_first=False)
+                clause.second_since = None
 
     def _tries_again(self, utterance: Utterance, clause: Clause) -> bool:
         """The LLM has made nothing of words: once more, with the next seed, unless its client has given one."""

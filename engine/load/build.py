@@ -37,6 +37,7 @@ from voicegate.engine.load.family import load_tokenizer
 from voicegate.engine.load.llm import load_llm
 from voicegate.engine.load.memory import check_room, fitting_room, gpu_memory, with_layouts_that_fit
 from voicegate.engine.load.progress import SILENT, Progress
+from voicegate.engine.load.rehearsal import rehearsed
 from voicegate.engine.load.start_voices import default_of, fitting_voices, warm_up, without_silent
 from voicegate.engine.load.startup import ModelStart, freeze_heap, timed
 from voicegate.engine.load.token2wav import load_flow, load_vocoder
@@ -80,11 +81,15 @@ def load_engine(
     with ExitStack() as running:  # beside this thread; ended if anything here fails
         running.callback(stages.llm.close)
         with timed("warm-up", on_progress):
-            silent = warm_up(config, stages, default_of(config, model, stages.voices))
-        (stages,) = without_silent(config, [stages], silent)
+            default = default_of(config, model, stages.voices)
+            silent = warm_up(config, stages, default)
+            (stages,) = without_silent(config, [stages], silent)
+            block_time = rehearsed(config, stages, default)
 
         def core(encoders: Encoders | None) -> DrivenCore:
-            return EngineCore(config, stages, time.monotonic, sink, encoders=encoders, waker=waker)
+            return EngineCore(
+                config, stages, time.monotonic, sink, encoders=encoders, waker=waker, block_time=block_time
+            )
 
         return started(config, [stages], core, on_progress, running)
 

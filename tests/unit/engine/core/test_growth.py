@@ -157,13 +157,14 @@ def test_a_later_block_is_expected_to_take_twice_what_they_take_lately_but_no_lo
         times.took(0.05, 0.0, is_first=False)
     assert times.expected_later_s(0.0) == pytest.approx(0.1, rel=0.1)
     assert times.later_s(0.0) == pytest.approx(0.5)
-    assert times.expected_later_s(3.0) == pytest.approx(0.5 / 8), "the longest is forgotten by and by"
+    assert times.expected_later_s(3.0) < 0.07, "the longest is forgotten by and by"
 
 
 def test_a_slow_block_is_forgotten_by_and_by() -> None:
     times = BlockTime()
     times.took(0.5, 10.0, is_first=False)
-    times.took(0.02, 10.0, is_first=False)
+    for _ in range(200):
+        times.took(0.02, 10.0, is_first=False)
     assert times.later_s(10.0) == pytest.approx(0.5)
     assert times.later_s(12.0) == pytest.approx(0.125)
     times.took(0.2, 12.0, is_first=False)
@@ -175,8 +176,12 @@ def test_a_slow_engine_is_not_taken_for_a_quick_one_after_a_silence() -> None:
     times.took(0.3, 0.0, is_first=True)
     assert times.later_s(60.0) == pytest.approx(0.3), "nothing else is known"
     times.took(0.28, 1.0, is_first=False)
-    times.took(0.25, 2.0, is_first=False)
-    assert times.later_s(60.0) == times.expected_later_s(60.0) == pytest.approx(0.25)
+    assert times.later_s(60.0) == times.expected_later_s(60.0) == pytest.approx(0.28)
+    times.took(0.18, 2.0, is_first=False)
+    assert times.later_s(60.0) == times.expected_later_s(60.0) == pytest.approx(0.28), "one was quick: it was chance"
+    for _ in range(200):
+        times.took(0.18, 3.0, is_first=False)
+    assert times.later_s(60.0) == pytest.approx(0.18, rel=0.02), "all are"
 
 
 def test_until_a_later_block_was_made_a_first_one_tells_how_long_it_will_take() -> None:
