@@ -8,7 +8,7 @@ from typing import Final
 
 # With the inches behind it: 5'11".
 _HEIGHT: Final = re.compile(r"(?<![\w'])([3-8])'(\d{1,2})(?:\"|(?!\w))")
-_NUMBER_END: Final = re.compile(r"(?<![A-Za-z\d.,:'])\d{1,4}(?:\.\d{1,3}|/\d{1,2})?\Z")
+_NUMBER_END: Final = re.compile(r"(?<![A-Za-z\d.,:'\"])\d{1,4}(?:\.\d{1,3}|/\d{1,2})?\Z")
 _PART_END: Final = re.compile(r"(?<![\d \-])\d/\d{1,2}\Z|(?<!\d)[ (]\d/\d{1,2}\Z")
 _BY: Final = re.compile(r" ?[x×] ?(?=\d)")
 # In front of a noun it has no plural. These are none, and those tell what somebody said.
