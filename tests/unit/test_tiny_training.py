@@ -30,6 +30,7 @@ from models.tiny.training import (
     flow,
     kokoro_weights,
     llm,
+    lost_words,
     pack,
     prompts,
     run,
@@ -188,10 +189,10 @@ def test_each_stage_learns_and_goes_on_in_bfloat16(
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("part", ["vocoder", "codes", "flow"])
+@pytest.mark.parametrize("part", ["vocoder", "codes", "flow", "few"])
 def test_a_teachers_speech_is_made_again_by_each_part(trained: Path, part: str) -> None:
     torch.manual_seed(0)
-    parts = by_part.Parts(trained, TINY_MODEL_DIR, euler_steps=2)
+    parts = by_part.Parts(trained, TINY_MODEL_DIR, euler_steps=2, few_steps=2)
     mel, prompt = torch.randn(40, shards.NUM_MELS) - 5, torch.randn(20, shards.NUM_MELS) - 5
     made = parts.of(part)(mel, prompt, 1)
     assert made.shape == mel.shape
@@ -445,6 +446,27 @@ def test_crops_that_begin_with_an_utterance_count_from_their_first_sample() -> N
     assert voice.tolist() == [0] * 12 + [1] * 12
 
 
+def test_words_that_are_lost_are_told_by_place_and_kind() -> None:
+    """Only what the teacher's speech does not lose too: that is the recogniser's."""
+    text = "Nobody knew the answer, not even the man who had written the question."
+    heard = "nobody knew the answer would not even a man who written the questions"
+    told = "nobody knew the answer not even the man who had ridden the question"
+    model = {"sentences": [{"text": text, "heard": heard, "words": 13}]}
+    counts = lost_words.counted(model, {"sentences": [{"text": text, "heard": told}]})
+    assert counts == {
+        "words": 13,
+        "words in questions": 0,
+        "errors": 4,
+        "the recogniser's own": 1,  # "had", beside a word that the teacher loses
+        "in statements": 3,
+        "more words after a clause": 1,
+        "within a clause": 1,
+        "another word heard": 1,
+        "last word of a clause": 1,
+        "an s more": 1,
+    }
+
+
 def test_utterances_of_one_length_are_spoken_together() -> None:
     """The decoder normalises over an utterance's whole time: one that is padded would sound different."""
     sized = [(4, 0), (9, 1), (4, 2), (4, 3), (0, 4)]
@@ -503,8 +525,20 @@ def test_documents_end_with_commas_and_without_punctuation() -> None:
     texts = [tokenizer.decode(documents._document(rng, tokenizer, tokenizer, 4)[0]) for _ in range(300)]
     ends = Counter(text[-1] if text[-1] in ",." else "" for text in texts)
     assert ends[","] > 100
-    assert 30 < ends[""] < 90
-    assert ends["."] > 40
+    assert 0 < ends[""] < 40
+    assert ends["."] > 20
+
+
+@pytest.mark.parametrize(("woman", "man", "share"), [(30, 10, 0.5), (30, 3, 12 / 42)])
+def test_voices_come_in_equal_shares(woman: int, man: int, share: float) -> None:
+    """The man had 29 % of the speech. He lost 41 words of 170, and the woman 16; after equal shares 27 and 24."""
+    number = np.array([0] * woman + [1] * man)
+    told = codes.Told(["One two."] * len(number), number, [np.full(6, each) for each in number])
+    documents = llm.Documents(told, TINY_MODEL_DIR / "tokenizer.json", list(range(len(number))), batch=1, seed=1)
+    tokenizer = Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json"))
+    rng = random.Random(0)
+    drawn = [documents._document(rng, tokenizer, tokenizer, 4)[1][0] for _ in range(400)]
+    assert sum(drawn) / len(drawn) == pytest.approx(share, abs=0.08)
 
 
 @torch.no_grad()

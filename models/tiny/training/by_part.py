@@ -7,12 +7,14 @@
 | `vocoder` | the teacher's mel -> samples |
 | `codes` | the teacher's codes -> mel by the tokenizer's own decoder, which draws nothing -> samples |
 | `flow` | the teacher's codes -> mel by the flow, after the voice's prompt -> samples |
+| `few` | the same by the flow of few steps without guidance, which `distil` has taught |
 """
 
 import argparse
+import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +26,12 @@ from voicegate.engine.voices.features import mel_24k
 
 from . import flow, run, speech_tokenizer
 from .evaluate import measured, teacher
-from .held_out import HELD_OUT
+from .held_out import HELD_OUT, QUESTIONS
 from .hift import LOOK_RIGHT, Vocoder
 from .voices import VOICES
 
 _GUIDANCE: Final = 0.7
+_BEGINNING_SAMPLES: Final = 240  # 10 ms: a vocoder that has not learnt to begin makes a tick there
 
 Pcm = npt.NDArray[np.int16]
 MelOf = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
@@ -43,18 +46,16 @@ def mel_of(pcm: Pcm) -> torch.Tensor:
 class Parts:
     """Each takes a sentence's mel, the prompt's and the voice's number, and gives the mel made again."""
 
-    def __init__(self, state: Path, like: Path, *, euler_steps: int) -> None:
-        self._steps = euler_steps
+    def __init__(self, state: Path, like: Path, *, euler_steps: int, few_steps: int = 5) -> None:
         self._vocoder = Vocoder(load_model_config(like).vocoder)
         self._vocoder.load_state_dict(run.averaged_weights(state, "vocoder"), strict=False)
         self._tokenizer = speech_tokenizer.Tokenizer(len(VOICES)).eval()
         self._tokenizer.load_state_dict(run.averaged_weights(state, "tokenizer"))
-        self._flow = flow.Flow().eval()
-        if (state / "flow.pt").exists():
-            self._flow.load_state_dict(run.averaged_weights(state, "flow"), strict=False)
+        self._flow = _trained_flow(state, "flow"), euler_steps, _GUIDANCE
+        self._few = _trained_flow(state, "distilled_flow"), few_steps, 0.0
 
     def of(self, name: str) -> MelOf:
-        return {"vocoder": self._as_it_is, "codes": self._decoded, "flow": self._flowed}[name]
+        return {"vocoder": self._as_it_is, "codes": self._decoded, "flow": self._flowed, "few": self._flowed_fast}[name]
 
     def _as_it_is(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
         return mel
@@ -64,16 +65,24 @@ class Parts:
         return decoded[0].T * speech_tokenizer.MEL_SCALE
 
     def _flowed(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
+        return self._flowed_by(*self._flow, mel, prompt, voice)
+
+    def _flowed_fast(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
+        return self._flowed_by(*self._few, mel, prompt, voice)
+
+    def _flowed_by(
+        self, model: flow.Flow, steps: int, guidance: float, mel: torch.Tensor, prompt: torch.Tensor, voice: int
+    ) -> torch.Tensor:
         codes = torch.cat((self._codes(prompt), self._codes(mel)))[None]
-        mu, speaker = self._flow.conditions(codes, flow.speaker_embeddings()[voice][None])
+        mu, speaker = model.conditions(codes, flow.speaker_embeddings()[voice][None])
         cond = torch.cat((prompt, torch.zeros_like(mel)))[None]
         mask = flow.block_mask(cond.shape[1], mel.device, is_streaming=True)
-        schedule = cosine_schedule(self._steps)
+        schedule = cosine_schedule(steps)
         x = torch.randn_like(cond)
         both = [torch.cat((each, torch.zeros_like(each))) for each in (mu, speaker, cond)]
         for time, width in zip(schedule.times, schedule.widths, strict=True):
-            velocities = self._flow.decoder.estimator(torch.cat((x, x)), *both, torch.full((2,), time), mask)
-            x = euler_step(x, velocities[:, None], width=width, cfg_rate=_GUIDANCE)
+            velocities = model.decoder.estimator(torch.cat((x, x)), *both, torch.full((2,), time), mask)
+            x = euler_step(x, velocities[:, None], width=width, cfg_rate=guidance)
         return x[0, len(prompt) :]
 
     def _codes(self, mel: torch.Tensor) -> torch.Tensor:
@@ -92,6 +101,13 @@ class Parts:
         return pcm
 
 
+def _trained_flow(state: Path, name: str) -> flow.Flow:
+    model = flow.Flow().eval()
+    if (state / f"{name}.pt").exists():
+        model.load_state_dict(run.averaged_weights(state, name), strict=False)
+    return model
+
+
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,24 +115,37 @@ def main() -> None:
     parser.add_argument("--like", type=Path, required=True, help="a model directory of the same shapes")
     parser.add_argument("--kokoro", type=Path, help="a folder: kokoro.onnx, vocab.json, styles")
     parser.add_argument("--parts", nargs="+", default=["vocoder", "codes", "flow"])
-    parser.add_argument("--euler-steps", type=int, default=10)
+    parser.add_argument("--euler-steps", type=int, default=10, help="of the flow, with guidance")
+    parser.add_argument("--few-steps", type=int, default=5, help="of the distilled flow")
     parser.add_argument("--sentences", type=int, default=len(HELD_OUT))
+    parser.add_argument("--questions", action="store_true", help="the held-out questions alone")
     options = parser.parse_args()
-    parts = Parts(options.state, options.like, euler_steps=options.euler_steps)
-    sentences = HELD_OUT[:: len(HELD_OUT) // options.sentences]
+    parts = Parts(options.state, options.like, euler_steps=options.euler_steps, few_steps=options.few_steps)
+    sentences = QUESTIONS if options.questions else HELD_OUT[:: len(HELD_OUT) // options.sentences]
     for name, voice in VOICES.items():
         taught = teacher(name, options.kokoro)
         prompt = mel_of(taught(voice.prompt, 0))
         spoken = {text: mel_of(taught(text, seed)) for seed, text in enumerate(sentences)}
         for part in options.parts:
-            made = parts.of(part)
-
-            def speak(text: str, seed: int, made: MelOf = made, number: int = voice.number) -> Pcm:
-                torch.manual_seed(seed)
-                return parts.samples(made(spoken[text], prompt, number))  # noqa: B023 - called within the turn
-
-            result = measured(speak, sentences)
+            result = part_measured(parts, part, spoken, prompt, voice.number)
             print({"voice": name, "part": part} | {key: each for key, each in result.items() if key != "sentences"})
+
+
+def part_measured(
+    parts: Parts, part: str, spoken: dict[str, torch.Tensor], prompt: torch.Tensor, voice: int
+) -> dict[str, Any]:
+    """`spoken`: the teacher's mel of each sentence."""
+    made = parts.of(part)
+    powers: list[float] = []
+
+    def speak(text: str, seed: int) -> Pcm:
+        torch.manual_seed(seed)
+        pcm = parts.samples(made(spoken[text], prompt, voice))
+        powers.append(float(np.square(pcm[:_BEGINNING_SAMPLES] / 32768).mean()))
+        return pcm
+
+    result = measured(speak, tuple(spoken))
+    return result | {"first_10_ms_dbfs": round(10 * math.log10(sum(powers) / len(powers) + 1e-12), 1)}
 
 
 if __name__ == "__main__":

@@ -164,13 +164,14 @@ def main() -> None:
     parser.add_argument("--teachers", nargs="*", default=[], choices=sorted(VOICES))
     parser.add_argument("--kokoro", type=Path)
     parser.add_argument("--sentences", type=int, default=len(HELD_OUT))
+    parser.add_argument("--seeds", type=int, default=1, help="times that the sentences are spoken (default: 1)")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     results = []
     for case, speaker in _cases(options):
         # Questions stand last: a shorter run has its share of them.
         sentences = HELD_OUT if options.sentences >= len(HELD_OUT) else HELD_OUT[:: len(HELD_OUT) // options.sentences]
-        result = {**case, **measured(speaker, sentences)}
+        result = {**case, **measured(speaker, sentences * options.seeds)}
         results.append(result)
         print({key: value for key, value in result.items() if key != "sentences"}, flush=True)
     if options.output is not None:
