@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from voicegate.engine.text.cleanup import PAUSE
+from voicegate.engine.text.cleanup import PAUSE, WIDE_PUNCTUATION
 from voicegate.engine.text.english.abbreviations import ABBREVIATIONS, WEEKDAY_BY_START, stop_behind
 from voicegate.engine.text.english.codes import read_sides
 from voicegate.engine.text.english.data import DATA
@@ -128,7 +128,7 @@ def _symbol(match: re.Match[str]) -> str:
     if set(symbols) == {"-"}:
         return symbols
     name = _SYMBOL_NAMES.get(symbols)
-    is_apart = (before.isspace() or before == "(") and (behind.isspace() or behind in ",.;:!?)")
+    is_apart = (before.isspace() or before in "(" + WIDE_PUNCTUATION) and (behind.isspace() or behind in ",.;:!?)")
     if name is None or not (before.isalnum() or behind.isalnum() or is_apart):
         return " "
     return f" {name} "

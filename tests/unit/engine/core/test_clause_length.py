@@ -88,6 +88,7 @@ def test_that_holds_for_any_text_and_limit(mode: SpeakingMode, text: str, max_cl
 @given(st.lists(st.sampled_from(ITEMS), max_size=60).map("".join))
 @example(" 7好1,77775%")  # behind Chinese a percent sign is read with its number, and alone not at all
 @example("好$777,777.77")
+@example(" and _@x.com元，≥ a$777,777.77")  # behind a wide mark a sign alone is said as behind a blank
 def test_every_character_is_in_one_clause_or_not_said(mode: SpeakingMode, text: str) -> None:
     end = 0
     for clause in clauses_of(text, mode, max_clause_tokens=100):
