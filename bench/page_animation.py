@@ -16,8 +16,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
+from voicegate.bench import servers
 from voicegate.bench.page_screenshot import CHROMIUMS
-from voicegate.gateway.config import GatewayConfig
+from voicegate.gateway.config import tiny_model_dir
 
 TEXT: Final = (
     "Your agent is still writing this sentence, and you hear its first words already. "
@@ -26,24 +27,20 @@ TEXT: Final = (
 _WORDS_PER_S: Final = 12
 _AFTER_S: Final = 1.0  # shown when all is said
 _QUALITY: Final = 80  # of WebP, to 100
-_EVERY_FRAME: Final = 4  # of 60 a second. Lower is smoother, and takes more of the cores that speech is made on
+_EVERY_FRAME: Final = 6  # of 60 a second: as many as are shown. Lower takes more of the cores that speech is made on
 
 Frame = tuple[float, bytes]  # when it was drawn, in seconds; PNG
 
 
-async def record(options: argparse.Namespace) -> tuple[list[Frame], float]:
+async def record(url: str, options: argparse.Namespace) -> tuple[list[Frame], float]:
     """Returns what was drawn, and the number of underruns."""
     from playwright.async_api import async_playwright  # noqa: PLC0415 - of the extra `dev`
 
-    from voicegate.gateway.cli.local import local_gateway  # noqa: PLC0415 - imports torch
-    from voicegate.gateway.logs import configure_logs  # noqa: PLC0415
-
-    configure_logs("warning", "console")
     frames: list[Frame] = []
-    async with local_gateway(GatewayConfig(threads=options.threads)) as url, async_playwright() as playwright:
+    async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=options.chromium, args=["--no-sandbox"])
         page = await browser.new_page(color_scheme="light", viewport={"width": options.width, "height": options.height})
-        await page.goto(url.replace("ws://", "http://").partition("/v1/")[0])
+        await page.goto(url)
         await page.locator("#voice:not(:disabled)").wait_for()
         await page.get_by_label("Text", exact=True).fill(TEXT)
         await page.get_by_label("word by word").check()
@@ -64,9 +61,10 @@ async def record(options: argparse.Namespace) -> tuple[list[Frame], float]:
         await page.mouse.move(0, 0)
         await page.locator("#status.done").wait_for(timeout=0)
         underruns = float(await page.locator("#underruns").inner_text())
-        await asyncio.sleep(_AFTER_S)
         await drawing.send("Page.stopScreencast")
         await asyncio.gather(*acknowledging)
+        ended_s, at_last = frames[-1][0], await page.screenshot()  # the last of every few frames is not the last one
+        frames += [(ended_s + 0.1, at_last), (ended_s + _AFTER_S, at_last)]
         await browser.close()
     return frames, underruns
 
@@ -105,13 +103,14 @@ def main() -> int:
     parser.add_argument("--width", type=int, default=900)
     parser.add_argument("--height", type=int, default=760)
     parser.add_argument("--frames-per-s", type=int, default=10)
-    parser.add_argument("--threads", type=int, help="of the engine (default: one a core; fewer leave Chromium some)")
     parser.add_argument("--chromium", default=next(filter(None, map(shutil.which, CHROMIUMS)), None))
     options = parser.parse_args()
     if options.chromium is None:
         print("page_animation: no Chromium on the PATH; name one with --chromium", file=sys.stderr)
         return 1
-    frames, underruns = asyncio.run(record(options))
+    # In a process of its own, as a user's: the engine shares no thread with those who take pictures.
+    with servers.voicegate(tiny_model_dir(), (), Path("build/page-animation.log")) as (url, _, _):
+        frames, underruns = asyncio.run(record(servers.http_of(url, "/"), options))
     shown = at_a_steady_rate(frames, options.frames_per_s)
     write_webp(options.output, shown, options.frames_per_s)
     print(

@@ -141,3 +141,14 @@ async def test_a_dropped_connection_leaves_the_focus_in_the_gallery(page: Page) 
             )
             await expect(hear).to_be_focused()
     complaints_of(page).clear()  # of the cut
+
+
+async def test_a_gateway_without_enrolment_says_so_before_somebody_fills_the_form_in(page: Page) -> None:
+    async with serving() as (origin, _), visit(page, origin):
+        await page.get_by_text("Add a voice").click()
+        await expect(page.get_by_text("This gateway takes no voices from the page")).to_be_visible()
+        await expect(page.locator("#new-voice")).to_be_hidden()
+    async with serving(enrolment=True) as (origin, _), visit(page, origin):
+        await page.get_by_text("Add a voice").click()
+        await expect(page.get_by_label("Name")).to_be_visible()
+        await expect(page.get_by_text("This gateway takes no voices from the page")).to_be_hidden()

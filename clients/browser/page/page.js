@@ -77,7 +77,9 @@ async function showVoices() {
     const reason = answer === null ? "no answer" : `HTTP ${answer.status}`;
     return show(`The gateway does not tell its voices (${reason}); reload to ask again.`);
   }
-  const { voices, default: preferred } = await answer.json();
+  const { voices, default: preferred, takes_voices: takesVoices } = await answer.json();
+  at("new-voice").hidden = !takesVoices;
+  at("no-new-voices").hidden = takesVoices;
   const labelled = voices.map(({ name, description }) => [name, description ? `${name}: ${description}` : name]);
   fillChoices(at("voice"), labelled, preferred);
   gallery.show(voices);

@@ -45,7 +45,9 @@ class Voices:
 
     async def _list(self, _request: Request) -> Response:
         info = known(self._stage.status())
-        return json({"default": info.default_voice, "voices": [_described(voice) for voice in info.voices]})
+        voices = [_described(voice) for voice in info.voices]
+        takes_voices = self._stage.enrolment.is_allowed
+        return json({"default": info.default_voice, "voices": voices, "takes_voices": takes_voices})
 
     async def _search(self, request: Request) -> Response:
         """Voices whose name or description has the words that are looked for; a page's token is its last name."""

@@ -76,7 +76,7 @@ async def test_voices() -> None:
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
     anna = {"name": "anna", "description": "warm", "language": None}
     anna |= {"voice_id": "anna", "category": "premade", "labels": {}}
-    assert answer.json == {"default": "anna", "voices": [anna]}
+    assert answer.json == {"default": "anna", "voices": [anna], "takes_voices": False}
     assert (await get("/v1/voices/anna")).json == anna
     assert (await get("/v1/voices/bob")).status == 404
     assert (await get("/v1/voices", WARMING_UP)).status == 503
