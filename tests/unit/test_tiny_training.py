@@ -5,6 +5,7 @@ import math
 import os
 import random
 import re
+import shutil
 import signal
 import time
 import wave
@@ -197,6 +198,14 @@ def test_a_teachers_speech_is_made_again_by_each_part(trained: Path, part: str) 
     made = parts.of(part)(mel, prompt, 1)
     assert made.shape == mel.shape
     assert parts.samples(made).shape == (40 * shards.SAMPLES_PER_FRAME,)
+
+
+def test_a_part_that_was_not_trained_is_no_measurement(trained: Path, tmp_path: Path) -> None:
+    for name in ("tokenizer", "vocoder", "flow"):
+        shutil.copy(trained / f"{name}.pt", tmp_path)
+    parts = by_part.Parts(tmp_path, TINY_MODEL_DIR, euler_steps=2)
+    with pytest.raises(SystemExit, match="has no distilled_flow"):
+        parts.of("few")
 
 
 @torch.inference_mode()

@@ -47,6 +47,7 @@ class Parts:
     """Each takes a sentence's mel, the prompt's and the voice's number, and gives the mel made again."""
 
     def __init__(self, state: Path, like: Path, *, euler_steps: int, few_steps: int = 5) -> None:
+        self._state = state
         self._vocoder = Vocoder(load_model_config(like).vocoder)
         self._vocoder.load_state_dict(run.averaged_weights(state, "vocoder"), strict=False)
         self._tokenizer = speech_tokenizer.Tokenizer(len(VOICES)).eval()
@@ -55,6 +56,9 @@ class Parts:
         self._few = _trained_flow(state, "distilled_flow"), few_steps, 0.0
 
     def of(self, name: str) -> MelOf:
+        stage = {"flow": "flow", "few": "distilled_flow"}.get(name)
+        if stage is not None and not (self._state / f"{stage}.pt").exists():
+            raise SystemExit(f"{name}: {self._state} has no {stage}.pt")
         return {"vocoder": self._as_it_is, "codes": self._decoded, "flow": self._flowed, "few": self._flowed_fast}[name]
 
     def _as_it_is(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
