@@ -110,7 +110,7 @@ def test_jobs_run_beside_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     jobs = report["scenarios"]["live:8:whole"]["jobs"]
     assert report["has_jobs"]
     assert jobs["audio_s_per_s"] > 0
-    assert jobs["parts"] == 64
+    assert 63 <= jobs["parts"] <= 64, "one may just have ended"
 
 
 @pytest.mark.parametrize("num_words", range(4, 10))
