@@ -1,5 +1,6 @@
 """Reading is bounded a bite and linear in all, whatever the text. Calls are counted."""
 
+import gc
 import random
 import sys
 from collections.abc import Callable
@@ -93,11 +94,13 @@ class CallCounter:
         self.num_calls += event in ("call", "c_call")
 
     def __enter__(self) -> "CallCounter":
+        gc.disable()  # else finalizers of what other tests have left may be counted
         sys.setprofile(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        gc.enable()
 
 
 def new_feed(mode: SpeakingMode) -> ClauseFeed:
