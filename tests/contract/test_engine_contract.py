@@ -211,12 +211,12 @@ async def test_a_listener_who_does_not_play_is_given_its_lead_and_no_more_until_
     listener.engine.end_text(utterance)
     while len(listener.packets(utterance)) * 20 < 400:
         await listener.until(utterance, AudioReady)
-    await listener.until_quiet()
-    num_packets = len(listener.packets(utterance))
-    assert num_packets * 20 <= 400 + 1500, "and the block that was begun"
+    num_packets = 0
+    while num_packets != len(listener.packets(utterance)):  # the block that was begun may be on its way
+        num_packets = len(listener.packets(utterance))
+        assert num_packets * 20 <= 400 + 1500, "and the block that was begun"
+        await listener.until_quiet()
     assert listener.end_of(utterance) is None
-    await listener.until_quiet()
-    assert len(listener.packets(utterance)) == num_packets
     listener.engine.note_listener(utterance, ListenerReport())
     await listener.until(utterance, AudioReady)
     listener.engine.cancel(utterance)

@@ -243,7 +243,8 @@ async def test_parts_fill_a_device_and_leave_clauses_to_live_streams(tmp_path: P
         async with connect_to(url) as live:
             for number in range(62):
                 await live.speak(str(number), "Hello there.")
-            await engine.until(lambda: engine.num_live == 62 + 8)
+            # Not all 62 may be there when 70 are.
+            await engine.until(lambda: len(engine.cancels) >= 3 and engine.num_live == 62 + 8)
             assert len(engine.cancels) == 3, "an eighth of all clauses is free again"
 
 
