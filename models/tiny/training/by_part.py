@@ -13,6 +13,7 @@
 import argparse
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,14 +53,18 @@ class Parts:
         self._vocoder.load_state_dict(run.averaged_weights(state, "vocoder"), strict=False)
         self._tokenizer = speech_tokenizer.Tokenizer(len(VOICES)).eval()
         self._tokenizer.load_state_dict(run.averaged_weights(state, "tokenizer"))
-        self._flow = _trained_flow(state, "flow"), euler_steps, _GUIDANCE
-        self._few = _trained_flow(state, "distilled_flow"), few_steps, 0.0
+        # Stage, Euler steps and guidance of each part that is a flow.
+        self._flows = {"flow": ("flow", euler_steps, _GUIDANCE), "few": ("distilled_flow", few_steps, 0.0)}
 
     def of(self, name: str) -> MelOf:
-        stage = {"flow": "flow", "few": "distilled_flow"}.get(name)
-        if stage is not None and not (self._state / f"{stage}.pt").exists():
+        if name not in self._flows:
+            return {"vocoder": self._as_it_is, "codes": self._decoded}[name]
+        stage, steps, guidance = self._flows[name]
+        if not (self._state / f"{stage}.pt").exists():
             raise SystemExit(f"{name}: {self._state} has no {stage}.pt")
-        return {"vocoder": self._as_it_is, "codes": self._decoded, "flow": self._flowed, "few": self._flowed_fast}[name]
+        model = flow.Flow().eval()
+        model.load_state_dict(run.averaged_weights(self._state, stage), strict=False)
+        return partial(self._flowed, model, steps, guidance)
 
     def _as_it_is(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
         return mel
@@ -68,13 +73,7 @@ class Parts:
         decoded, _ = self._tokenizer.told(self._codes(mel)[None], torch.tensor([voice]))
         return decoded[0].T * speech_tokenizer.MEL_SCALE
 
-    def _flowed(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
-        return self._flowed_by(*self._flow, mel, prompt, voice)
-
-    def _flowed_fast(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
-        return self._flowed_by(*self._few, mel, prompt, voice)
-
-    def _flowed_by(
+    def _flowed(
         self, model: flow.Flow, steps: int, guidance: float, mel: torch.Tensor, prompt: torch.Tensor, voice: int
     ) -> torch.Tensor:
         codes = torch.cat((self._codes(prompt), self._codes(mel)))[None]
@@ -103,13 +102,6 @@ class Parts:
         made = self._vocoder.samples(self._vocoder.filter(weights, mel, source))
         pcm: Pcm = (made[0].clamp(-0.99, 0.99) * 32767).numpy().astype(np.int16)
         return pcm
-
-
-def _trained_flow(state: Path, name: str) -> flow.Flow:
-    model = flow.Flow().eval()
-    if (state / f"{name}.pt").exists():
-        model.load_state_dict(run.averaged_weights(state, name), strict=False)
-    return model
 
 
 @torch.inference_mode()
