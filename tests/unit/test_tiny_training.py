@@ -1,6 +1,7 @@
 """models/tiny/training: one step of each stage on ten made-up sentences, and the engine loads what comes of it."""
 
 import argparse
+import json
 import math
 import os
 import random
@@ -37,6 +38,7 @@ from models.tiny.training import (
     run,
     shards,
     speech_tokenizer,
+    states_of,
     teachers,
     texts,
     vocoder,
@@ -52,7 +54,7 @@ from voicegate.engine.llm.torch.model import LlmModel
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.model.weights import load_state_dict
 from voicegate.engine.vocoder.weights import load_vocoder_weights
-from voicegate.engine.voices.features import PromptAudio
+from voicegate.engine.voices.features import PromptAudio, mel_24k
 from voicegate.engine.voices.store import load_voices
 from voicegate.engine.voices.tiny_analyser import TinyAnalyser
 
@@ -114,6 +116,43 @@ def test_a_step_of_each_stage_makes_a_model_that_the_engine_loads(trained: Path,
     assert "Kokoro-82M" in (tmp_path / "NOTICE").read_text()
     names = set(load_state_dict(TINY_MODEL_DIR / "speech_tokenizer.safetensors"))
     assert set(load_state_dict(tmp_path / "speech_tokenizer.safetensors")) == names
+
+
+def test_a_models_states_export_to_that_model(tmp_path: Path) -> None:
+    states_of.write(TINY_MODEL_DIR, tmp_path / "state")
+    export.export(tmp_path / "state", TINY_MODEL_DIR, tmp_path / "model", flow="flow", steps=6, guidance=0.7)
+    for name in ("llm", "flow", "vocoder", "speech_tokenizer"):
+        shipped, again = (
+            load_state_dict(each / f"{name}.safetensors") for each in (TINY_MODEL_DIR, tmp_path / "model")
+        )
+        assert shipped.keys() == again.keys()
+        for key, weight in shipped.items():  # the factored tables are summed again, and rounded once more
+            assert torch.allclose(again[key].float(), weight.float(), rtol=1e-3, atol=5e-4), key
+    assert json.loads((tmp_path / "model" / "model.json").read_text())["sampling"]["win_size"] == 1
+
+
+def test_each_stage_but_the_tokenizer_goes_on_from_a_models_states(corpus: Path, tmp_path: Path) -> None:
+    """Without moments it is warmed up as a new one is, and its first loss is the model's own."""
+    states_of.write(TINY_MODEL_DIR, tmp_path)
+    before = run.averaged_weights(tmp_path, "flow")
+    common = ["--corpus", str(corpus), "--state", str(tmp_path), "--minutes", "9", "--device", "cpu"]
+    common += ["--batch-share", "0.01", "--max-steps", "2"]
+    llm.main([*common, "--tokenizer", str(TINY_MODEL_DIR / "tokenizer.json"), "--readers", "0"])
+    flow.main(common)
+    vocoder.main([*common, "--model", str(TINY_MODEL_DIR / "model.json")])
+    after = run.averaged_weights(tmp_path, "flow")
+    assert max(float((after[name] - before[name]).abs().max()) for name in before) < 1e-3
+    assert {path.stem for path in tmp_path.glob("*.pt")} == {*states_of.STAGES, "vocoder_judges"}
+
+
+def test_the_mel_of_equal_speech_differs_by_nothing_and_by_loudness_as_told() -> None:
+    """Twice as loud is ln 2 in each bin above the floor."""
+    noise = torch.rand(2, 16_320, generator=torch.Generator().manual_seed(1)) - 0.5
+    loss = vocoder.MelLoss(torch.device("cpu"))
+    assert loss(noise, noise) == 0
+    assert loss(2 * noise, noise).item() == pytest.approx(math.log(2), abs=1e-3)
+    every_second = loss._mel(noise[:1])[0, 1::2]  # the model's first two windows hold what mirrors the beginning
+    assert torch.allclose(every_second, mel_24k(noise[0])[2 : 2 + len(every_second)], atol=1e-3)
 
 
 def test_a_voice_is_found_under_its_old_name_too(trained: Path, tmp_path: Path) -> None:
@@ -536,6 +575,19 @@ def test_documents_end_with_commas_and_without_punctuation() -> None:
     assert ends[","] > 100
     assert 0 < ends[""] < 40
     assert ends["."] > 20
+
+
+def test_a_document_without_punctuation_needs_no_more_places_than_with_it() -> None:
+    """Byte pairs are cut anew then. By dropout they became more, one more than a full row had room for."""
+    told = codes.Told(["One two three four five."] * 4, np.zeros(4, np.int64), [np.arange(40)] * 4)
+    documents = llm.Documents(told, TINY_MODEL_DIR / "tokenizer.json", list(range(4)), batch=1, seed=1)
+    plain, dropping = (Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json")) for _ in range(2))
+    dropping.model.dropout = 0.5
+    rng = random.Random(0)
+    for num_prefix in range(440, 448):  # the document's room: from 65 to 72 places
+        for _ in range(300):
+            text, said = documents._document(rng, plain, dropping, num_prefix)
+            assert num_prefix + 3 + len(text) + len(said) <= 512
 
 
 @pytest.mark.parametrize(("woman", "man", "share"), [(30, 10, 0.5), (30, 3, 12 / 42)])

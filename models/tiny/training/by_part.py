@@ -51,14 +51,17 @@ class Parts:
         self._state = state
         self._vocoder = Vocoder(load_model_config(like).vocoder)
         self._vocoder.load_state_dict(run.averaged_weights(state, "vocoder"), strict=False)
-        self._tokenizer = speech_tokenizer.Tokenizer(len(VOICES)).eval()
-        self._tokenizer.load_state_dict(run.averaged_weights(state, "tokenizer"))
+        self._encoder = speech_tokenizer.trained(state, torch.device("cpu"))
         # Stage, Euler steps and guidance of each part that is a flow.
         self._flows = {"flow": ("flow", euler_steps, _GUIDANCE), "few": ("distilled_flow", few_steps, 0.0)}
 
     def of(self, name: str) -> MelOf:
-        if name not in self._flows:
-            return {"vocoder": self._as_it_is, "codes": self._decoded}[name]
+        if name == "vocoder":
+            return self._as_it_is
+        if name == "codes":
+            tokenizer = speech_tokenizer.Tokenizer(len(VOICES)).eval()
+            tokenizer.load_state_dict(run.averaged_weights(self._state, "tokenizer"))
+            return partial(self._decoded, tokenizer)
         stage, steps, guidance = self._flows[name]
         if not (self._state / f"{stage}.pt").exists():
             raise SystemExit(f"{name}: {self._state} has no {stage}.pt")
@@ -69,8 +72,10 @@ class Parts:
     def _as_it_is(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
         return mel
 
-    def _decoded(self, mel: torch.Tensor, prompt: torch.Tensor, voice: int) -> torch.Tensor:
-        decoded, _ = self._tokenizer.told(self._codes(mel)[None], torch.tensor([voice]))
+    def _decoded(
+        self, tokenizer: speech_tokenizer.Tokenizer, mel: torch.Tensor, prompt: torch.Tensor, voice: int
+    ) -> torch.Tensor:
+        decoded, _ = tokenizer.told(self._codes(mel)[None], torch.tensor([voice]))
         return decoded[0].T * speech_tokenizer.MEL_SCALE
 
     def _flowed(
@@ -89,7 +94,7 @@ class Parts:
         return x[0, len(prompt) :]
 
     def _codes(self, mel: torch.Tensor) -> torch.Tensor:
-        return speech_tokenizer.codes_of(self._tokenizer.encoder, mel).long()
+        return speech_tokenizer.codes_of(self._encoder, mel).long()
 
     def samples(self, mel: torch.Tensor) -> Pcm:
         """[T, 80] -> [480 T]."""

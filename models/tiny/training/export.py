@@ -23,12 +23,12 @@ from . import llm, run, speech_tokenizer
 from .speech_tokenizer import LEVELS, NUM_CODES, PHASES
 from .voices import VOICES
 
-_TABLE_ROWS, _FIRST_SPECIAL = 6761, 6561
+_TABLE_ROWS, FIRST_SPECIAL = 6761, 6561
 # Upstream's 0.8 and 25 have a model of this size say more wrong words (RECIPE.md, Sampling).
 _SAMPLING: Final = {"top_p": 0.6, "top_k": 10}
 _COPIED: Final = ("tokenizer.json", "tokenizer_config.json")
 # A buffer of upstream's, which loads its state dict strictly. In float16 a place far on would turn by another angle.
-_ROTATION: Final = ESTIMATOR_PREFIX + INV_FREQ
+ROTATION: Final = ESTIMATOR_PREFIX + INV_FREQ
 
 Weights = dict[str, torch.Tensor]
 
@@ -47,7 +47,7 @@ def llm_weights(trained: Weights, token_of: torch.Tensor) -> Weights:
         )
         table = special[-1].expand(_TABLE_ROWS, -1).clone()
         table[token_of] = (llm.code_table(codes, levels)[:, None] + phases).flatten(0, 1)
-        table[_FIRST_SPECIAL : _FIRST_SPECIAL + llm.NUM_SPECIAL] = special[: llm.NUM_SPECIAL]
+        table[FIRST_SPECIAL : FIRST_SPECIAL + llm.NUM_SPECIAL] = special[: llm.NUM_SPECIAL]
         tables.append(table)
     return body | {
         "llm.model.lm_head.weight": trained["embed_tokens.weight"].clone(),
@@ -65,7 +65,7 @@ def flow_weights(trained: Weights, token_of: torch.Tensor, num_tokens: int, head
         for name, weight in trained.items()
         if name.endswith("to_q.bias")
     }
-    return no_biases | trained | {"input_embedding.weight": table, _ROTATION: inverse_frequencies(head_dim)}
+    return no_biases | trained | {"input_embedding.weight": table, ROTATION: inverse_frequencies(head_dim)}
 
 
 def tokenizer_weights(trained: Weights, ids: torch.Tensor) -> Weights:
@@ -81,7 +81,7 @@ def tokenizer_weights(trained: Weights, ids: torch.Tensor) -> Weights:
 def _saved(weights: Weights, path: Path) -> None:
     save_file(
         {
-            name: (weight.half() if weight.is_floating_point() and name != _ROTATION else weight).contiguous()
+            name: (weight.half() if weight.is_floating_point() and name != ROTATION else weight).contiguous()
             for name, weight in weights.items()
         },
         path,
@@ -95,11 +95,11 @@ def export(state: Path, like: Path, output: Path, *, flow: str, steps: int, guid
     shutil.copy(Path(__file__).with_name("NOTICE"), output / "NOTICE")
     model = load_model_config(like)
     described: dict[str, Any] = json.loads((like / "model.json").read_text())
-    ids = speech_tokenizer.token_ids(described["silent_tokens"], _FIRST_SPECIAL)
+    ids = speech_tokenizer.token_ids(described["silent_tokens"], FIRST_SPECIAL)
     token_of = ids[: NUM_CODES * PHASES]
     _saved(llm_weights(run.averaged_weights(state, "llm"), token_of), output / "llm.safetensors")
     trained_flow = flow_weights(
-        run.averaged_weights(state, flow), token_of, _FIRST_SPECIAL, model.cosyvoice3_flow.estimator.head_dim
+        run.averaged_weights(state, flow), token_of, FIRST_SPECIAL, model.cosyvoice3_flow.estimator.head_dim
     )
     _saved(trained_flow, output / "flow.safetensors")
     values = run.averaged_weights(state, "vocoder")

@@ -207,7 +207,9 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
             if rng.random() < (_ENDS_AT_COMMA if written.endswith(",") else _ENDS):
                 break
         if last and rng.random() < _UNPUNCTUATED:
-            text[-1] = tokenizer.encode(last.rstrip(",.?!")).ids
+            # Dropout cuts a text otherwise each time: it could need a place more than before, and the row may be full.
+            bare = plain.encode(last.rstrip(",.?!")).ids
+            text[-1] = bare if len(bare) <= len(text[-1]) else text[-1]
         return list(itertools.chain(*text)), np.concatenate(codes) if codes else np.zeros(0, np.int64)
 
 

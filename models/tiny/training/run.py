@@ -21,7 +21,7 @@ from torch import nn
 
 _SAVE_EVERY_S: Final = 45.0
 _REPORT_EVERY_S: Final = 10.0
-_WARM_UP_STEPS, _WARM_UP_STEPS_RESUMED = 300, 50  # a state has no first moments
+_WARM_UP_STEPS, _WARM_UP_STEPS_RESUMED = 300, 50  # a state has no first moments; one of `states_of` none at all
 _GROWN_TIMES: Final = 1.5  # a watched loss, over its lowest mean between two reports: the run has diverged
 # For a loss that diverges slowly. The flow's reports vary by 1.2 %: at 1.02 a plateau of 60 reports was taken for a
 # divergence in three cases of four.
@@ -124,6 +124,7 @@ class Run:
         self._watched, self._lowest, self._tolerance = watched, math.inf, tolerance
         self._num_not_good = 0
         self._good: _Good | None = None
+        self._has_moments = False
         self._whole_s = self._time_in_all_s()
         if self._path.exists():
             self._resume(rate)
@@ -190,7 +191,7 @@ class Run:
         self.account(losses)
 
     def set_rate(self) -> None:
-        num_warm = _WARM_UP_STEPS_RESUMED if self.num_steps_before else _WARM_UP_STEPS
+        num_warm = _WARM_UP_STEPS_RESUMED if self._has_moments else _WARM_UP_STEPS
         warm = min((self.num_steps - self.num_steps_before + 1) / num_warm, 1.0)
         self._rate_in_use.fill_(warm * self._rate_now())
 
@@ -290,6 +291,7 @@ class Run:
         had = state.get("highest_rate", own_rate)
         self._elapsed_before_s = state["elapsed_s"] if had == self._highest_rate else 0.0
         self._whole_s = self._time_in_all_s()
+        self._has_moments = bool(state["moments"])
         for parameter, moment in zip(self._parameters, state["moments"], strict=False):
             self.optimizer.state[parameter] = {
                 "step": torch.tensor(float(self.num_steps), device=parameter.device),
@@ -317,6 +319,13 @@ def _unfactored(factors: tuple[torch.Tensor, ...], like: torch.Tensor) -> torch.
         return parts[0].clone()
     rows, columns = parts
     return (rows[:, None] * columns / rows.mean().clamp(min=1e-30)).reshape(like.shape).contiguous()
+
+
+def save_weights(state: Path, name: str, weights: Mapping[str, torch.Tensor]) -> None:
+    """A stage's state that had one step and no moments: it is warmed up as a new one is."""
+    state.mkdir(parents=True, exist_ok=True)
+    kept = {key: each.contiguous() for key, each in weights.items()}
+    torch.save({"averaged": kept, "moments": [], "steps": 1, "elapsed_s": 0.0}, state / f"{name}.pt")
 
 
 def averaged_weights(state: Path, name: str) -> dict[str, torch.Tensor]:

@@ -82,7 +82,7 @@ llm_until=$end # on a card of its own; else before the flow, which beside it lef
 [ "$flow_card" -gt 0 ] || llm_until=$(share 56)
 spoken_at=$(share 15)
 data="--corpus $work/corpus --state $work/state"
-llm="--state $work/state --tokenizer models/tiny/tokenizer.json --readers ${READERS:-8} $(rate llm 1e-3)"
+llm="--state $work/state --tokenizer models/tiny/tokenizer.json --readers ${READERS:-8}"
 
 # shellcheck disable=SC2086 # these hold several words each
 teach() {
@@ -91,6 +91,7 @@ teach() {
     if [ ! -e "$work/spoken" ]; then
         if [ -e "$work/codes.npz" ]; then
             speakers=${speakers#0,}
+            llm="$llm $(rate llm 1e-3)"
             attempt llm 0 "$spoken_at" $llm --corpus "$work/codes.npz" --minutes "$(minutes "$(left "$llm_until")")" &
             early=$!
         fi
@@ -120,6 +121,7 @@ teach() {
         mv "$work/new.part.npz" "$work/new-codes.npz" &
     if [ -n "$early" ]; then wait $early || note "llm FAILED: $(tail -n 1 "$work/llm.log")"; fi
     if [ -e "$work/codes.npz" ]; then more="$work/codes.npz"; else more=; fi
+    [ -n "$early" ] || llm="$llm $(rate llm 1e-3)"
     step llm 0 "$llm_until" $llm --corpus $more "$work/corpus"
     if [ $flow_card -eq 0 ]; then step flow 0 "$end" $data $flow_rate; fi
     wait

@@ -26,7 +26,9 @@ _LEFT, _MAIN = 6, 34  # frames of a crop: left out of the losses, and within
 _BEGINNINGS: Final = 0.25  # share of the crops that begin with an utterance
 _BEGINS_WITHIN: Final = 4  # frames: as many are quiet before a teacher speaks; a model's speech may have fewer
 _BATCH: Final = 24
-_SPECTRAL_WEIGHT: Final = 20
+_SPECTRAL_WEIGHT, _MEL_WEIGHT = 20, 45
+_MEL_SAMPLES, _MEL_HOP = 1920, 240  # the model's own mel (features.mel_24k), twice as often
+_MODEL_MEL_FLOOR: Final = 1e-5
 _CONVOLUTIONS_TRIED: Final = 4  # algorithms of each, before the first step
 _DISCRIMINATED_FROM: Final = 0.1  # of the stage's time, where it begins without a state
 _RESOLUTIONS: Final = (256, 512, 1024, 2048)
@@ -125,6 +127,26 @@ class SpectralLoss(nn.Module):
         return total / len(_RESOLUTIONS)
 
 
+class MelLoss:
+    """How far the mel of what is made lies from the mel of what was told, in nats: the mel that the vocoder is given.
+
+    The weight is HiFi-GAN's (arXiv:2010.05646). Spectra of short windows differ by chance, and hide this one: after
+    45,000 steps without this loss a bin was 0.3 off, and most of the lost words were lost by it (README).
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._window = torch.hann_window(_MEL_SAMPLES, device=device)
+        self._filters = slaney_filters(SAMPLE_RATE_HZ, _MEL_SAMPLES, shards.NUM_MELS, SAMPLE_RATE_HZ / 2).to(device)
+
+    def __call__(self, made: torch.Tensor, told: torch.Tensor) -> torch.Tensor:
+        return functional.l1_loss(self._mel(made), self._mel(told))
+
+    def _mel(self, samples: torch.Tensor) -> torch.Tensor:
+        spectrum = torch.stft(samples, _MEL_SAMPLES, _MEL_HOP, window=self._window, center=False, return_complex=True)
+        magnitude = (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
+        return (magnitude.transpose(1, 2) @ self._filters).clamp(min=_MODEL_MEL_FLOOR).log()
+
+
 class Crops:
     def __init__(self, corpus: shards.Corpus, device: torch.device, batch: int) -> None:
         self._arrays, self._device = corpus.arrays, device
@@ -210,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         saved_beside=[judging],
     )
     crops = Crops(corpus, options.device, max(int(_BATCH * options.batch_share), 2))
-    spectral = SpectralLoss(options.device)
+    spectral, mel_loss = SpectralLoss(options.device), MelLoss(options.device)
     model.snake = fast.compiled(model.snake, options)
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.benchmark_limit = _CONVOLUTIONS_TRIED
@@ -229,6 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made, told = crops.counted(model.samples(filtered)), crops.counted(wanted)
         losses = {
             "spectral": _SPECTRAL_WEIGHT * spectral(made, told),
+            "mel": _MEL_WEIGHT * mel_loss(made, told),
             "pitch": pitch_loss(crops.counted(found), crops.counted(pitch)),
         }
         return losses, made, told
