@@ -143,5 +143,5 @@ while kill -0 $teaching 2>/dev/null; do
     wait $! || true # and not in the foreground: SIGTERM would wait for it
     pack
 done
-"$python" -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" --steps 6
+"$python" -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" --steps 4
 note "all ended and packed"
