@@ -643,7 +643,7 @@ def test_the_trained_flow_is_the_engines() -> None:
     engine = FlowModel(config, weights, device=torch.device("cpu"), dtype=torch.float32)
     codes = torch.randint(speech_tokenizer.NUM_CODES, (1, 40))
     tokens = token_of[codes[0] * speech_tokenizer.PHASES + torch.arange(40) % speech_tokenizer.PHASES].tolist()
-    embedding, frames, step = flow.speaker_embeddings()[:1], 80, 4
+    embedding, frames, step = flow.speaker_embeddings()[:1], 80, config.num_euler_steps // 2
     x, cond = torch.randn(1, frames, 80), torch.randn(1, frames, 80)
     mu = engine.mu([engine.token_window(tokens, 0, 40)])
     base = engine.estimator.input_base(cond, mu, engine.speaker_bias(embedding[0])[None])
