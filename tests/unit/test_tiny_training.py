@@ -132,7 +132,7 @@ def test_a_models_states_export_to_that_model(tmp_path: Path) -> None:
 
 
 def test_each_stage_but_the_tokenizer_goes_on_from_a_models_states(corpus: Path, tmp_path: Path) -> None:
-    """Without moments it is warmed up as a new one is, and its first loss is the model's own."""
+    """Without moments it is warmed up as a new one is: two steps hardly move it."""
     states_of.write(TINY_MODEL_DIR, tmp_path)
     before = run.averaged_weights(tmp_path, "flow")
     common = ["--corpus", str(corpus), "--state", str(tmp_path), "--minutes", "9", "--device", "cpu"]

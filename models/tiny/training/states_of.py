@@ -15,14 +15,13 @@ from typing import Any, Final
 
 import torch
 from safetensors.torch import load_file
-from torch.nn import functional
 
 from voicegate.engine.model.model_json import load_model_config
 from voicegate.engine.vocoder.weights import vocoder_shapes
 
 from . import llm, run, speech_tokenizer
 from .export import FIRST_SPECIAL, ROTATION, Weights
-from .speech_tokenizer import LEVELS, NUM_CODES, PHASES, levels_of
+from .speech_tokenizer import LEVELS, NUM_CODES, PHASES
 
 STAGES: Final = {"llm": "llm", "flow": "flow", "vocoder": "vocoder", "tokenizer": "speech_tokenizer"}  # and its file
 _LLM_BODY: Final = "llm.model.model."
@@ -32,22 +31,20 @@ _TABLES: Final = ("speech_embedding.weight", "llm_decoder.weight")  # rows that 
 def llm_state(weights: Weights, token_of: torch.Tensor) -> Weights:
     """The factored form: phases and levels get the means that least squares give, a code's own row the rest."""
     state = {name.removeprefix(_LLM_BODY): weight for name, weight in weights.items() if name.startswith(_LLM_BODY)}
-    unused = torch.ones(llm.NUM_SPECIAL + FIRST_SPECIAL, dtype=torch.bool)
-    unused[token_of], unused[FIRST_SPECIAL:] = False, False
-    levels = levels_of(torch.arange(NUM_CODES))
-    has_level = torch.cat([functional.one_hot(each, count) for each, count in zip(levels, LEVELS, strict=True)], 1)
+    num_levels = sum(LEVELS)
+    has_level = llm.code_table(torch.zeros(NUM_CODES, num_levels), torch.eye(num_levels))
     for which, name in enumerate(_TABLES):
         table = weights[name]
         rows = table[token_of].view(NUM_CODES, PHASES, -1)
         phases = rows.mean(0) - rows.mean((0, 1))
         of_code = (rows - phases).mean(1)
-        of_level = torch.linalg.pinv(has_level.float()) @ of_code
+        of_level = torch.linalg.pinv(has_level) @ of_code
         special = table[FIRST_SPECIAL : FIRST_SPECIAL + llm.NUM_SPECIAL]
         state |= {
-            f"code_rows.{which}": of_code - has_level.float() @ of_level,
+            f"code_rows.{which}": of_code - has_level @ of_level,
             f"level_rows.{which}": of_level,
             f"phase_rows.{which}": phases,
-            f"special_rows.{which}": torch.cat((special, table[: len(unused)][unused][:1])),
+            f"special_rows.{which}": torch.cat((special, table[-1:])),  # the last row is unused
         }
     return state
 

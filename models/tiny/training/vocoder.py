@@ -115,11 +115,7 @@ class SpectralLoss(nn.Module):
     def forward(self, samples: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         total = samples.new_zeros(())
         for size, window in self._windows.items():
-            made, told = (
-                (torch.stft(each, size, size // 4, window=window, return_complex=True).abs().square() + 1e-9).sqrt()
-                * (1920 / size)
-                for each in (samples, wanted)
-            )
+            made, told = (_magnitudes(each, window, size // 4) * (1920 / size) for each in (samples, wanted))
             made_mel, told_mel = (
                 (each.transpose(1, 2) @ self._filters[size]).clamp(min=_MEL_FLOOR).log() for each in (made, told)
             )
@@ -142,9 +138,14 @@ class MelLoss:
         return functional.l1_loss(self._mel(made), self._mel(told))
 
     def _mel(self, samples: torch.Tensor) -> torch.Tensor:
-        spectrum = torch.stft(samples, _MEL_SAMPLES, _MEL_HOP, window=self._window, center=False, return_complex=True)
-        magnitude = (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
-        return (magnitude.transpose(1, 2) @ self._filters).clamp(min=_MODEL_MEL_FLOOR).log()
+        magnitudes = _magnitudes(samples, self._window, _MEL_HOP, center=False)
+        return (magnitudes.transpose(1, 2) @ self._filters).clamp(min=_MODEL_MEL_FLOOR).log()
+
+
+def _magnitudes(samples: torch.Tensor, window: torch.Tensor, hop: int, *, center: bool = True) -> torch.Tensor:
+    """[B, n] -> [B, bins, T]."""
+    spectrum = torch.stft(samples, len(window), hop, window=window, center=center, return_complex=True)
+    return (spectrum.abs().square() + 1e-9).sqrt()
 
 
 class Crops:
