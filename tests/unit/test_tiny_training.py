@@ -1,6 +1,7 @@
 """models/tiny/training: one step of each stage on ten made-up sentences, and the engine loads what comes of it."""
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -570,7 +571,8 @@ def test_documents_end_with_commas_and_without_punctuation() -> None:
     documents = llm.Documents(told, TINY_MODEL_DIR / "tokenizer.json", list(range(8)), batch=1, seed=1)
     tokenizer = Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json"))
     rng = random.Random(0)
-    texts = [tokenizer.decode(documents._document(rng, tokenizer, tokenizer, 4)[0]) for _ in range(300)]
+    drawn = [documents._document(rng, tokenizer, tokenizer, 4) for _ in range(300)]
+    texts = [tokenizer.decode(list(itertools.chain(*each.text))) for each in drawn]
     ends = Counter(text[-1] if text[-1] in ",." else "" for text in texts)
     assert ends[","] > 100
     assert 0 < ends[""] < 40
@@ -586,8 +588,31 @@ def test_a_document_without_punctuation_needs_no_more_places_than_with_it() -> N
     rng = random.Random(0)
     for num_prefix in range(440, 448):  # the document's room: from 65 to 72 places
         for _ in range(300):
-            text, said = documents._document(rng, plain, dropping, num_prefix)
-            assert num_prefix + 3 + len(text) + len(said) <= 512
+            document = documents._document(rng, plain, dropping, num_prefix)
+            assert num_prefix + 3 + sum(map(len, [*document.text, *document.codes])) <= 512
+
+
+def test_documents_of_growing_text_say_less_than_they_know() -> None:
+    """As the engine reads a text that is still being written: the last known word is not said, and no end is learnt."""
+    told = codes.Told(["One two three four five."] * 4, np.zeros(4, np.int64), [np.arange(100)] * 4)
+    path = TINY_MODEL_DIR / "tokenizer.json"
+    documents = llm.Documents(told, path, list(range(4)), batch=200, seed=1)
+    tokenizer = Tokenizer.from_file(str(path))
+    rng = random.Random(0)
+    drawn = [documents._document(rng, tokenizer, tokenizer, 4) for _ in range(400)]
+    growing = [each for each in drawn if each.is_growing]
+    assert 40 < len(growing) < 120
+    # Of 20 letters 3, 6 or 11 come before the last known word: two to four words are known.
+    said = {tokenizer.decode(each.text[-1]).strip().lower(): len(each.codes[-1]) for each in growing}
+    assert said == {"one two": 14, "one two three": 28, "one two three four": 52}
+    assert all(len(each) == 100 for document in growing for each in document.codes[1:-1])
+    ids, _, is_text, targets, _ = next(iter(documents))
+    num_without_end = 0
+    for row in range(200):
+        last = int(np.flatnonzero(ids[row])[-1])
+        assert not is_text[row, last]
+        num_without_end += int(targets[row, last] == llm._IGNORED)
+    assert 20 < num_without_end < 60
 
 
 @pytest.mark.parametrize(("woman", "man", "share"), [(30, 10, 0.5), (30, 3, 12 / 42)])
@@ -598,7 +623,7 @@ def test_voices_come_in_equal_shares(woman: int, man: int, share: float) -> None
     documents = llm.Documents(told, TINY_MODEL_DIR / "tokenizer.json", list(range(len(number))), batch=1, seed=1)
     tokenizer = Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json"))
     rng = random.Random(0)
-    drawn = [documents._document(rng, tokenizer, tokenizer, 4)[1][0] for _ in range(400)]
+    drawn = [documents._document(rng, tokenizer, tokenizer, 4).codes[-1][0] for _ in range(400)]
     assert sum(drawn) / len(drawn) == pytest.approx(share, abs=0.08)
 
 

@@ -12,6 +12,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +43,9 @@ _DROPOUT: Final = 0.08
 # A document's end, so that a clause which ends with a comma is not gone on with: the engine gives the LLM nothing more.
 # Only texts that are not normalised have words without a mark at their end: to others the engine gives a full stop.
 _ENDS, _ENDS_AT_COMMA, _UNPUNCTUATED = 0.12, 0.8, 0.05
+# Documents whose last text is still being written, as the engine's re-prefills have it (core/reprefills.py): some of
+# its words are known, and less is said than these. Their share, and how much of all known words but the last is said.
+_GROWING, _GROWING_SAID = 0.2, 0.95
 _MOST_REPEATED: Final = 4  # times, a voice with less speech than another
 _SPECIAL_BASE: Final = NUM_CODES  # ids in a document: codes, then specials; text has ids of its own
 _NUM_HELD_OUT: Final = 256  # utterances that are not trained on: by their loss is judged
@@ -176,41 +180,72 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
     def _batch_of(self, rng: random.Random, plain: Any, dropping: Any, prefix: list[int]) -> tuple[torch.Tensor, ...]:
         arrays = [np.full((self._batch, _LENGTH), fill, np.int64) for fill in (0, PHASES, 0, _IGNORED, 0)]
         for row in range(self._batch):
-            text, codes = self._document(rng, plain, dropping, len(prefix))
+            document = self._document(rng, plain, dropping, len(prefix))
+            text, codes = list(itertools.chain(*document.text)), np.concatenate(document.codes)
             is_mixed = rng.random() < 0.5 and len(codes) > len(text) * _MIX_SPEECH / _MIX_TEXT
-            for array, column in zip(arrays, (_mixed if is_mixed else _whole)(prefix, text, codes), strict=True):
+            if document.is_growing:
+                layout = _growing
+            else:
+                layout = _mixed if is_mixed else _whole
+            for array, column in zip(arrays, layout(prefix, text, codes), strict=True):
                 array[row, : len(column)] = column
         return tuple(map(torch.from_numpy, arrays))
 
-    def _document(
-        self, rng: random.Random, plain: Any, dropping: Any, num_prefix: int
-    ) -> tuple[list[int], npt.NDArray[np.int64]]:
+    def _document(self, rng: random.Random, plain: Any, dropping: Any, num_prefix: int) -> "_Document":
         sizes = [len(each) for each in self._by_voice]
         voice = rng.choices(self._by_voice, [min(_MOST_REPEATED * size, max(sizes)) for size in sizes])[0]
         tokenizer = dropping if rng.random() < 0.25 else plain
-        text: list[list[int]] = []
+        document = _Document([], [np.zeros(0, np.int64)])
         last = ""
-        codes: list[npt.NDArray[np.int64]] = []
         room = _LENGTH - num_prefix - 3
         for index in rng.choices(voice, k=8):
-            written = (" " if text and rng.random() < 0.5 else "") + self._texts[index]
+            written = (" " if last and rng.random() < 0.5 else "") + self._texts[index]
             ids = tokenizer.encode(written).ids
             needed = len(ids) + len(self._codes[index])
             if needed > room:
-                if text:
+                if last:
                     break
                 continue
             room -= needed
-            text.append(ids)
+            document.text.append(ids)
+            document.codes.append(self._codes[index])
             last = written
-            codes.append(self._codes[index])
             if rng.random() < (_ENDS_AT_COMMA if written.endswith(",") else _ENDS):
                 break
-        if last and rng.random() < _UNPUNCTUATED:
-            # Dropout cuts a text otherwise each time: it could need a place more than before, and the row may be full.
-            bare = plain.encode(last.rstrip(",.?!")).ids
-            text[-1] = bare if len(bare) <= len(text[-1]) else text[-1]
-        return list(itertools.chain(*text)), np.concatenate(codes) if codes else np.zeros(0, np.int64)
+        drawn = rng.random()
+        if drawn < _GROWING:
+            document.cut(last, rng, plain)
+        elif last and drawn < _GROWING + _UNPUNCTUATED:
+            document.replace_last(plain.encode(last.rstrip(",.?!")).ids)
+        return document
+
+
+@dataclass(slots=True)
+class _Document:
+    text: list[list[int]]  # of each utterance, its ids
+    codes: list[npt.NDArray[np.int64]]
+    is_growing: bool = False  # the last text is not finished, nor said as far as it is known
+
+    def replace_last(self, ids: list[int]) -> None:
+        """Dropout cuts a text otherwise each time: it could need a place more than before, and the row may be full."""
+        if len(ids) <= len(self.text[-1]):
+            self.text[-1] = ids
+
+    def cut(self, last: str, rng: random.Random, tokenizer: Any) -> None:
+        """Leaves the first words of `last`, the text of the last utterance, and speech for all of these but one.
+
+        Where a word begins in the speech is told by letters, as the engine does it. Texts of two words stay.
+        """
+        words = last.split()
+        if len(words) < 3:
+            return
+        num_known = rng.randint(2, len(words) - 1)
+        num_letters = [len(word) for word in words]
+        share = _GROWING_SAID * sum(num_letters[: num_known - 1]) / sum(num_letters)
+        space = last[: len(last) - len(last.lstrip())]
+        self.replace_last(tokenizer.encode(space + " ".join(words[:num_known])).ids)
+        self.codes[-1] = self.codes[-1][: max(round(share * len(self.codes[-1])), 1)]
+        self.is_growing = True
 
 
 Columns = tuple[list[int], list[int], list[int], list[int], list[int]]
@@ -219,6 +254,13 @@ Columns = tuple[list[int], list[int], list[int], list[int], list[int]]
 def _whole(prefix: list[int], text: list[int], codes: npt.NDArray[np.int64]) -> Columns:
     """ids, phases, whether text, targets, targets' phases: sos, text, task, speech, and the end as last target."""
     return _closed(_opening(prefix + text), codes.tolist(), 0)
+
+
+def _growing(prefix: list[int], text: list[int], codes: npt.NDArray[np.int64]) -> Columns:
+    """As `_whole`, but nothing is learnt of what comes after the last code: more text does, before speech goes on."""
+    columns = _whole(prefix, text, codes)
+    columns[3][-1] = _IGNORED
+    return columns
 
 
 def _mixed(prefix: list[int], text: list[int], codes: npt.NDArray[np.int64]) -> Columns:

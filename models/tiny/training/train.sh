@@ -4,7 +4,8 @@
 # With WORK/codes.npz (an earlier corpus) the LLM begins at once, and learns from both when the new corpus is spoken.
 # Until then the other states may still come, and KOKORO: the man's speech waits for KOKORO/kokoro.onnx.
 # Cards: one has all; of two the last has the vocoder; of three the LLM, the flow and the vocoder have one each; a fourth
-# has the flow of few steps, where a flow is there at the start. UNTIL (seconds since 1970) ends all in place of MINUTES.
+# has the flow of few steps, where a flow is there at the start. On fewer it takes this flow's place if FEW_STEPS says how
+# many. UNTIL (seconds since 1970) ends all in place of MINUTES.
 # Once a minute WORK/pieces has the states anew in files of 15 MB, and the logs: fetch them, a lent machine may go at any
 # moment. SIGTERM saves and packs what there is. For a trial on a CPU: CARDS=4 STAGE_OPTIONS="--batch-share 0.01 --max-steps 3".
 set -eu
@@ -115,15 +116,20 @@ teach() {
     has flow || few_card=
     step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $(rate vocoder 3e-4) \
         --begin-with models/tiny/vocoder.safetensors &
-    if [ -n "$few_card" ]; then step distil $few_card "$end" $data --steps 5 & fi
-    if [ $flow_card -gt 0 ]; then step flow $flow_card "$end" $data $flow_rate & fi
+    if [ -n "$few_card" ]; then step distil $few_card "$end" $data --steps "${FEW_STEPS:-5}" & fi
+    if [ -n "${FEW_STEPS:-}" ] && [ -z "$few_card" ] && has flow; then
+        flow="distil $flow_card $end $data --steps $FEW_STEPS"
+    else
+        flow="flow $flow_card $end $data $flow_rate"
+    fi
+    if [ $flow_card -gt 0 ]; then step $flow & fi
     run codes $vocoder_card 600 codes $data --hours 50 --device $device --output "$work/new.part.npz" &&
         mv "$work/new.part.npz" "$work/new-codes.npz" &
     if [ -n "$early" ]; then wait $early || note "llm FAILED: $(tail -n 1 "$work/llm.log")"; fi
     if [ -e "$work/codes.npz" ]; then more="$work/codes.npz"; else more=; fi
     [ -n "$early" ] || llm="$llm $(rate llm 1e-3)"
     step llm 0 "$llm_until" $llm --corpus $more "$work/corpus"
-    if [ $flow_card -eq 0 ]; then step flow 0 "$end" $data $flow_rate; fi
+    if [ $flow_card -eq 0 ]; then step $flow; fi
     wait
 }
 
