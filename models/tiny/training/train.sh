@@ -92,7 +92,7 @@ teach() {
     if [ ! -e "$work/spoken" ]; then
         if [ -e "$work/codes.npz" ]; then
             speakers=${speakers#0,}
-            llm="$llm $(rate llm 1e-3)"
+            llm="$llm $(rate llm 5e-4)"
             attempt llm 0 "$spoken_at" $llm --corpus "$work/codes.npz" --minutes "$(minutes "$(left "$llm_until")")" &
             early=$!
         fi
@@ -127,7 +127,7 @@ teach() {
         mv "$work/new.part.npz" "$work/new-codes.npz" &
     if [ -n "$early" ]; then wait $early || note "llm FAILED: $(tail -n 1 "$work/llm.log")"; fi
     if [ -e "$work/codes.npz" ]; then more="$work/codes.npz"; else more=; fi
-    [ -n "$early" ] || llm="$llm $(rate llm 1e-3)"
+    [ -n "$early" ] || llm="$llm $(rate llm 5e-4)"
     step llm 0 "$llm_until" $llm --corpus $more "$work/corpus"
     if [ $flow_card -eq 0 ]; then step $flow; fi
     wait

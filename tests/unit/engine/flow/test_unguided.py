@@ -16,6 +16,7 @@ from tests.support.flow import (
     render_ready,
     short_noise,
 )
+from tests.unit.engine.flow.cuda.support import EAGER
 from voicegate.engine.flow.block_pool import BlockPool
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.prompt import load_prompt
@@ -35,6 +36,13 @@ def test_it_speaks_as_with_both_halves() -> None:
     both = streamed(make_runner(config=replace(flow_config(), cfg_rate=_NEXT_TO_NOTHING)))
     alone = streamed(make_runner(config=replace(flow_config(), cfg_rate=0.0)))
     torch.testing.assert_close(alone, both, rtol=0, atol=2e-6)
+
+
+def test_the_path_of_fixed_shapes_says_the_same() -> None:
+    """It computes both halves all the same, and gives the other no weight."""
+    config = replace(flow_config(), cfg_rate=0.0)
+    alone, fixed = (streamed(make_runner(config=config, cuda=cuda)) for cuda in (None, EAGER))
+    torch.testing.assert_close(fixed, alone, rtol=0, atol=5e-6)
 
 
 def test_what_streams_is_what_is_rendered_whole() -> None:
