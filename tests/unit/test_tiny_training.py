@@ -613,7 +613,7 @@ def test_documents_of_growing_text_say_less_than_they_know() -> None:
     drawn = [documents._document(rng, tokenizer, tokenizer, 4) for _ in range(400)]
     growing = [each for each in drawn if each.is_growing]
     assert 40 < len(growing) < 120
-    # Of 20 letters 3, 6 or 11 come before the last known word: two to four words are known.
+    # Two to four words are known. Before the last of them come 3, 6 or 11 of all 20 letters.
     said = {tokenizer.decode(each.text[-1]).strip().lower(): len(each.codes[-1]) for each in growing}
     assert said == {"one two": 14, "one two three": 28, "one two three four": 52}
     assert all(len(each) == 100 for document in growing for each in document.codes[1:-1])

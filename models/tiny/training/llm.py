@@ -182,11 +182,11 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
         for row in range(self._batch):
             document = self._document(rng, plain, dropping, len(prefix))
             text, codes = list(itertools.chain(*document.text)), np.concatenate(document.codes)
-            is_mixed = rng.random() < 0.5 and len(codes) > len(text) * _MIX_SPEECH / _MIX_TEXT
+            layout = _whole
             if document.is_growing:
                 layout = _growing
-            else:
-                layout = _mixed if is_mixed else _whole
+            elif rng.random() < 0.5 and len(codes) > len(text) * _MIX_SPEECH / _MIX_TEXT:
+                layout = _mixed
             for array, column in zip(arrays, layout(prefix, text, codes), strict=True):
                 array[row, : len(column)] = column
         return tuple(map(torch.from_numpy, arrays))
