@@ -56,7 +56,8 @@ def quality_table(run: dict[str, Any]) -> list[str]:
         "| voice | mode | word error rate | errors of words |",
         "|---|---|---|---|",
         *(
-            f"| {row['voice']} | {row['mode']} | {row['wer']:.3f} | {row['errors']} of {row['words']} |"
+            f"| {row['voice']} | {row['mode']} | {row['errors'] / row['words']:.3f} "
+            f"| {row['errors']} of {row['words']} |"
             for row in run["results"]
         ),
     ]
