@@ -70,6 +70,7 @@ class Sizes(LlmSizes):
     estimator_head_dim: int = 64
     vocoder_channels: int = 512
     f0_channels: int = 512
+    cfg_rate: float = 0.7  # strength of the flow's guidance
 
 
 def raw_model_json(sizes: Sizes, *, name: str) -> dict[str, Any]:

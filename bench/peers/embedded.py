@@ -50,6 +50,7 @@ def sizes_of(raw: dict[str, Any]) -> Sizes:
         estimator_head_dim=estimator["dim_head"],
         vocoder_channels=hift["base_channels"],
         f0_channels=hift["f0_predictor"]["cond_channels"],
+        cfg_rate=flow["decoder"]["cfm_params"]["inference_cfg_rate"],
     )
 
 

@@ -10,7 +10,7 @@ from voicegate.clients.bench.judge import figures
 
 QUALITY = {
     "environment": {"commit": "def"},
-    "results": [{"voice": "woman", "mode": "clause", "wer": 0.05, "errors": 10, "words": 200}],
+    "results": [{"voice": "woman", "mode": "clause", "wer": 0.05, "errors": 10, "words": 200, "sentences": [{}] * 40}],
 }
 ROW = {**figures([RECORD], window_s=(5.0, 20.0)), "server_cpu": None, "gpu": None, "clients": {"are_late": False}}
 
@@ -68,6 +68,7 @@ def test_what_was_not_measured_has_no_table() -> None:
     assert "| alone:whole | 1 | 100 / 100 ms | – | 0.49 | – |" in made["cpu"]
     assert "| closed:1:whole | 1 | 100 / 100 ms | 85 ms | 0.49 | 0.081, 0.081, 0.081 |" in made["cpu"]
     assert made["cpu"][-1] == "| woman | clause | 0.050 | 10 of 200 |"
+    assert any("20 everyday sentences, seeds of each: 2, commit def." in line for line in made["cpu"])
     assert len(made["caveats"]) == 2
 
 

@@ -73,10 +73,13 @@ def test_unfit_files_are_named(tmp_path: Path, content: str, message: str) -> No
 def test_a_distilled_flow_says_how_many_steps_it_needs(tmp_path: Path) -> None:
     """A released configuration names none: then they are upstream's ten."""
     raw = json.loads((TINY_MODEL_DIR / "model.json").read_text())
-    raw["flow"]["decoder"]["cfm_params"] |= {"inference_steps": 4, "inference_cfg_rate": 0.0}
+    parameters = raw["flow"]["decoder"]["cfm_params"]
+    parameters |= {"inference_steps": 5, "inference_cfg_rate": 0.0}
     flow = load_model_config(written(tmp_path, json.dumps(raw))).flow
-    assert (flow.num_euler_steps, flow.cfg_rate) == (4, 0.0)
-    flow = load_model_config(written(tmp_path, changed("flow/decoder/cfm_params/inference_steps", None))).flow
+    assert (flow.num_euler_steps, flow.cfg_rate) == (5, 0.0)
+    del parameters["inference_steps"]
+    parameters["inference_cfg_rate"] = 0.7
+    flow = load_model_config(written(tmp_path, json.dumps(raw))).flow
     assert (flow.num_euler_steps, flow.cfg_rate) == (10, 0.7)
 
 
