@@ -22,7 +22,7 @@ codes) touch "$output" ;;
 pack) mkdir -p "$2"; touch "$2/part-00" ;;
 export) mkdir -p "$output" ;;
 *) [ "$name" != "$FAILS" ] || [[ "$*" == *--no-graphs* ]] || exit 3
-   [ "$name" != speech_tokenizer ] || name=tokenizer
+   case $name in speech_tokenizer) name=tokenizer ;; distil) name=distilled_flow ;; esac
    touch "$state/$name.pt" ;;
 esac
 """
@@ -39,13 +39,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def calls(folder: Path, cards: int, fails: str = "") -> dict[str, list[str]]:
+def calls(folder: Path, cards: int, fails: str = "", few_steps: str = "") -> dict[str, list[str]]:
     """By command: the cards that each call saw, and its arguments."""
     environment = os.environ | {
         "PYTHON": str(folder / "python"),
         "CALLS": str(folder / "calls"),
         "CARDS": str(cards),
         "FAILS": fails,
+        "FEW_STEPS": few_steps,
     }
     script = ROOT / "models/tiny/training/train.sh"
     subprocess.run(
@@ -82,6 +83,23 @@ def test_states_are_gone_on_with_on_four_cards(folder: Path) -> None:
         assert found[name][-1].startswith(f"{card} --until ")
         assert ("--rate" in found[name][-1]) is (name != "distil")
     assert any(call.startswith("1,2,3 ") and "--voice man" in call for call in found["corpus"]), "not beside the LLM"
+
+
+@pytest.mark.parametrize("cards", [1, 3])
+def test_the_flow_of_few_steps_takes_the_flows_place_and_is_exported(folder: Path, cards: int) -> None:
+    (folder / "work/state/flow.pt").touch()
+    found = calls(folder, cards, few_steps="4")
+    assert "flow" not in found
+    (distil,), (exported,) = found["distil"], found["export"]
+    assert distil.startswith("1 " if cards == 3 else "0 ")
+    assert distil.endswith("--steps 4")
+    assert exported.endswith("--flow distilled_flow --guidance 0 --steps 4")
+
+
+def test_without_a_flow_there_is_nothing_to_distil(folder: Path) -> None:
+    found = calls(folder, cards=1, few_steps="4")
+    assert "distil" not in found
+    assert found["export"][0].endswith("/work/model --steps 4")
 
 
 def test_a_stage_that_fails_is_tried_without_graphs(folder: Path) -> None:

@@ -4,6 +4,7 @@
 
 They lack what no model directory holds: Adam's moments, the vocoder's discriminators and the tokenizer's own decoder.
 So the tokenizer is final, and `by_part` cannot measure the part `codes`.
+A flow whose guidance is 0 was distilled: `flow` can train it on, but it is no teacher for `distil` (README).
 """
 
 import argparse

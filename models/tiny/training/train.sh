@@ -4,8 +4,8 @@
 # With WORK/codes.npz (an earlier corpus) the LLM begins at once, and learns from both when the new corpus is spoken.
 # Until then the other states may still come, and KOKORO: the man's speech waits for KOKORO/kokoro.onnx.
 # Cards: one has all; of two the last has the vocoder; of three the LLM, the flow and the vocoder have one each; a fourth
-# has the flow of few steps, where a flow is there at the start. On fewer it takes this flow's place if FEW_STEPS says how
-# many. UNTIL (seconds since 1970) ends all in place of MINUTES.
+# has the flow of few steps, where a flow is there at the start. FEW_STEPS says how many: then it is what is exported, and
+# on fewer cards it takes the flow's place. That flow must be guided: the shipped one is no teacher (README). UNTIL (seconds since 1970) ends all in place of MINUTES.
 # Once a minute WORK/pieces has the states anew in files of 15 MB, and the logs: fetch them, a lent machine may go at any
 # moment. SIGTERM saves and packs what there is. For a trial on a CPU: CARDS=4 STAGE_OPTIONS="--batch-share 0.01 --max-steps 3".
 set -eu
@@ -149,5 +149,8 @@ while kill -0 $teaching 2>/dev/null; do
     wait $! || true # and not in the foreground: SIGTERM would wait for it
     pack
 done
-"$python" -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" --steps 4
+made="--steps 4"
+if [ -n "${FEW_STEPS:-}" ] && has distilled_flow; then made="--flow distilled_flow --guidance 0 --steps $FEW_STEPS"; fi
+# shellcheck disable=SC2086 # options are several words
+"$python" -m models.tiny.training.export --state "$work/state" --like models/tiny --output "$work/model" $made
 note "all ended and packed"
