@@ -22,6 +22,7 @@ import onnxruntime
 import torch
 import torch.nn.utils.parametrize
 
+from .hiss import without_hiss
 from .kokoro_weights import torch_state
 
 SAMPLE_RATE_HZ: Final = 24_000
@@ -137,7 +138,9 @@ class Kokoro:
             samples, pitch = self._say([by_index[index] for index in indices])
             for row, index in enumerate(indices):
                 durations = by_index[index].durations.cpu().numpy()
-                yield index, _spoken(samples[row], pitch[row], phonemes[index], self._vocabulary, durations)
+                known = [symbol for symbol in phonemes[index] if symbol in self._vocabulary]
+                cleaned = without_hiss(samples[row], known, _ends(durations, len(samples[row]) // PITCH_HOP)[1:-1])
+                yield index, _spoken(cleaned, pitch[row], phonemes[index], self._vocabulary, durations)
 
     def _read(self, ids: list[list[int]]) -> list["_Read"]:
         """Texts of one length: what is said for each symbol, how long, and the style for that."""
@@ -230,6 +233,12 @@ def _with_outputs(model: bytes, names: tuple[str, ...]) -> onnxruntime.Inference
     return onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
+def _ends(durations: npt.NDArray[np.generic], num_values: int) -> npt.NDArray[np.int64]:
+    """Where each symbol ends, pauses before and after the text included, in values of the pitch."""
+    counts = np.asarray(durations, np.float64).ravel()
+    return np.round(np.cumsum(counts) * num_values / counts.sum()).astype(np.int64)
+
+
 def _spoken(
     samples: Floats, pitch: Floats, phonemes: str, vocabulary: dict[str, int], durations: npt.NDArray[np.generic]
 ) -> Spoken:
@@ -245,8 +254,6 @@ def _spoken(
     for index, symbol in enumerate(known, 1):
         if symbol == " ":
             symbols[index] = symbols[index - 1]
-    counts = np.asarray(durations, np.float64).ravel()
-    edges = np.round(np.cumsum(counts) * num_values / counts.sum()).astype(int)
-    spread = np.repeat(symbols, np.diff(edges, prepend=0))
+    spread = np.repeat(symbols, np.diff(_ends(durations, num_values), prepend=0))
     voiced = np.where(pitch > 40, pitch, 0)[:num_values].astype(np.float32)
     return Spoken(samples[: num_values * PITCH_HOP], voiced, spread)

@@ -80,7 +80,7 @@ case $cards in
 *) flow_card=1 vocoder_card=2 few_card=3 speakers=0,1,2,3 ;;
 esac
 llm_until=$end # on a card of its own; else before the flow, which beside it left the LLM a quarter of its steps
-[ "$flow_card" -gt 0 ] || llm_until=$(share 56)
+[ "$flow_card" -gt 0 ] || llm_until=$(share 64)
 spoken_at=$(share 15)
 data="--corpus $work/corpus --state $work/state"
 llm="--state $work/state --tokenizer models/tiny/tokenizer.json --readers ${READERS:-8}"
