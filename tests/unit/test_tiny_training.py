@@ -31,6 +31,7 @@ from models.tiny.training import (
     distil,
     export,
     flow,
+    hiss,
     kokoro_weights,
     llm,
     lost_words,
@@ -531,6 +532,34 @@ def test_utterances_of_one_length_are_spoken_together() -> None:
     """The decoder normalises over an utterance's whole time: one that is padded would sound different."""
     sized = [(4, 0), (9, 1), (4, 2), (4, 3), (0, 4)]
     assert list(teachers._batches(sized, most=8)) == [[1], [3, 2], [0], [4]]
+
+
+def test_a_hiss_that_no_letter_stands_for_is_taken_out() -> None:
+    """Kokoro-82M says "phones" for "phone" at the end of a clause. An s that is written stays."""
+    rng = np.random.default_rng(0)
+    voice = np.sin(np.arange(12_000) * 2 * np.pi * 150 / 24_000) * np.minimum(np.arange(12_000)[::-1] / 2_400, 1)
+    noise = np.diff(rng.standard_normal(3_001)) * 0.2  # 125 ms, most of it above 6 kHz
+    silence = np.zeros(6_000)
+    samples = np.concatenate((voice, noise, silence)).astype(np.float32)
+    ends = np.array([20, 60, 70])  # in frames of 300 samples
+    hissing = slice(12_600, 15_000)
+
+    cleaned = hiss.without_hiss(samples, "on.", ends)
+    assert np.abs(cleaned[hissing]).max() < 0.01 * np.abs(samples[hissing]).max()
+    assert (cleaned[:11_000] == samples[:11_000]).all()
+    for kept in ("ons.", "onz", "on s"):  # written; or in the next word, where no pause is
+        symbols = kept if len(kept) == 3 else kept[:4]
+        assert (hiss.without_hiss(samples, symbols, np.array([20, 40, 60, 70])[: len(symbols)]) == samples).all()
+
+
+def test_a_stop_keeps_its_release() -> None:
+    rng = np.random.default_rng(0)
+    voice = np.sin(np.arange(12_000) * 2 * np.pi * 150 / 24_000)
+    noise = np.diff(rng.standard_normal(3_001)) * 0.2
+    samples = np.concatenate((voice, noise, np.zeros(6_000))).astype(np.float32)
+    cleaned = hiss.without_hiss(samples, "at,", np.array([38, 60, 70]))
+    assert np.abs(cleaned[12_000:12_500]).max() > 0.2
+    assert np.abs(cleaned[13_800:15_000]).max() < 0.01
 
 
 @torch.no_grad()

@@ -35,7 +35,9 @@ def without_hiss(samples: Floats, symbols: Sequence[str], ends: npt.NDArray[np.i
     is_quiet = np.maximum(low, high) < loudest + _QUIET
     for index, symbol in enumerate(symbols):
         after = next((i for i in range(index + 1, len(symbols)) if symbols[i].isalpha()), len(symbols))
-        is_last = any(not each.isspace() and not each.isalpha() and each not in "ˈˌ" for each in symbols[index + 1 : after])
+        is_last = any(
+            not each.isspace() and not each.isalpha() and each not in "ˈˌ" for each in symbols[index + 1 : after]
+        )
         if symbol not in _VOICED | _STOPS or not (is_last or after == len(symbols)):
             continue
         begin = int(ends[index - 1]) if index else 0
