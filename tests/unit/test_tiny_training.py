@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -29,6 +30,7 @@ from models.tiny.training import (
     by_part,
     codes,
     distil,
+    evaluate,
     export,
     flow,
     hiss,
@@ -49,6 +51,8 @@ from models.tiny.training.grammar import sentence
 from models.tiny.training.held_out import HELD_OUT
 from models.tiny.training.voices import VOICES
 from tests.support.golden import TINY_MODEL_DIR
+from voicegate.bench import sample_sounds
+from voicegate.bench.environment import REPOSITORY
 from voicegate.engine.flow.model import FlowModel
 from voicegate.engine.flow.torch.offline import WholeSequence
 from voicegate.engine.flow.weights import flow_shapes
@@ -526,6 +530,23 @@ def test_words_that_are_lost_are_told_by_place_and_kind() -> None:
         "last word of a clause": 1,
         "an s more": 1,
     }
+
+
+def test_lost_words_are_those_of_one_recogniser_in_its_own_reading() -> None:
+    text = "Rain is likely before 12, but the evening looks dry."
+    heard = "rain is likely before twelve but the evening looks"
+    told = {"sentences": [{"text": text, "heard": heard + " dry", "words": 10}]}
+    model = {"recogniser": "whisper", "sentences": [{"text": text, "heard": heard, "words": 10}]}
+    assert lost_words.counted(model, told | {"recogniser": "whisper"})["errors"] == 1
+    with pytest.raises(SystemExit, match="by whisper, and its teacher by pocketsphinx"):
+        lost_words.counted(model, told)
+
+
+def test_sentences_are_measured_by_the_recogniser_that_is_asked_for() -> None:
+    pcm, rate_hz = soundfile.read(REPOSITORY / "docs/sounds/woman.mp3", dtype="int16")
+    assert rate_hz == evaluate.RATE_HZ
+    measured = evaluate.measured(lambda _text, _seed: pcm, (sample_sounds.TEXT,), "whisper")
+    assert (measured["recogniser"], measured["errors"], measured["words"]) == ("whisper", 0, 17)
 
 
 def test_utterances_of_one_length_are_spoken_together() -> None:

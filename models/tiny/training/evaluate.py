@@ -3,8 +3,9 @@
     python -m models.tiny.training.evaluate --model new-model --voices rms slt --modes clause bistream
     python -m models.tiny.training.evaluate --teachers woman man
 
-Word errors by pocketsphinx; DNSMOS where `speechmos` is installed; energy above 8 kHz; how much higher the melody ends
-in questions than in statements, in semitones against the sentence's mean; real-time factor.
+Word errors by pocketsphinx, or by `--recogniser whisper`; DNSMOS where `speechmos` is installed; energy above 8 kHz;
+how much higher the melody ends in questions than in statements, in semitones against the sentence's mean; real-time
+factor.
 """
 
 import argparse
@@ -18,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from voicegate.bench import recogniser
 from voicegate.bench.quality import by_an_engine
 from voicegate.bench.quality import parser as quality_parser
-from voicegate.bench.recogniser import Recogniser, words_of
 from voicegate.bench.word_errors import word_errors
 from voicegate.engine.interface import SpeakingMode
 
@@ -81,8 +82,8 @@ def mean_opinions(samples: Samples) -> dict[str, float]:
     return {"p808": float(scores["p808_mos"]), "overall": float(scores["ovrl_mos"])}
 
 
-def measured(speaker: Speaker, sentences: tuple[str, ...]) -> dict[str, Any]:
-    recogniser = Recogniser()
+def measured(speaker: Speaker, sentences: tuple[str, ...], heard_by: str = recogniser.DEFAULT) -> dict[str, Any]:
+    listener = recogniser.recogniser_of(heard_by)
     rows: list[dict[str, Any]] = []
     seconds_taken = seconds_spoken = 0.0
     for seed, text in enumerate(sentences):
@@ -91,7 +92,7 @@ def measured(speaker: Speaker, sentences: tuple[str, ...]) -> dict[str, Any]:
         seconds_taken += time.monotonic() - began
         seconds_spoken += len(pcm) / RATE_HZ
         samples = pcm.astype(np.float64) / 32768
-        heard, wanted = recogniser.words(pcm, RATE_HZ), words_of(text)
+        heard, wanted = listener.words(pcm, RATE_HZ), listener.words_of(text)
         rows.append(
             {
                 "text": text,
@@ -103,7 +104,8 @@ def measured(speaker: Speaker, sentences: tuple[str, ...]) -> dict[str, Any]:
                 **mean_opinions(samples),
             }
         )
-    return {**_summary(rows), "real_time_factor": round(seconds_taken / seconds_spoken, 3), "sentences": rows}
+    real_time_factor = round(seconds_taken / seconds_spoken, 3)
+    return {"recogniser": heard_by, **_summary(rows), "real_time_factor": real_time_factor, "sentences": rows}
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -166,12 +168,13 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=len(HELD_OUT))
     parser.add_argument("--seeds", type=int, default=1, help="times that the sentences are spoken (default: 1)")
     parser.add_argument("--output", type=Path)
+    recogniser.add_option(parser)
     options = parser.parse_args()
     results = []
     for case, speaker in _cases(options):
         # Questions stand last: a shorter run has its share of them.
         sentences = HELD_OUT if options.sentences >= len(HELD_OUT) else HELD_OUT[:: len(HELD_OUT) // options.sentences]
-        result = {**case, **measured(speaker, sentences * options.seeds)}
+        result = {**case, **measured(speaker, sentences * options.seeds, options.recogniser)}
         results.append(result)
         print({key: value for key, value in result.items() if key != "sentences"}, flush=True)
     if options.output is not None:
