@@ -112,7 +112,7 @@ def measure(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, hear
     rows: list[dict[str, Any]] = []
     for seed, text in each_text(num_seeds):
         heard = listener.words(spoken(text, voice, mode, seed), units.SAMPLE_RATE_HZ)
-        wanted = listener.words_of(text)
+        wanted = recogniser.words_of(text)
         rows.append(
             {"text": text, "heard": " ".join(heard), "errors": word_errors(wanted, heard), "words": len(wanted)}
         )

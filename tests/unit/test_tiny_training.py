@@ -532,16 +532,6 @@ def test_words_that_are_lost_are_told_by_place_and_kind() -> None:
     }
 
 
-def test_lost_words_are_those_of_one_recogniser_in_its_own_reading() -> None:
-    text = "Rain is likely before 12, but the evening looks dry."
-    heard = "rain is likely before twelve but the evening looks"
-    told = {"sentences": [{"text": text, "heard": heard + " dry", "words": 10}]}
-    model = {"recogniser": "whisper", "sentences": [{"text": text, "heard": heard, "words": 10}]}
-    assert lost_words.counted(model, told | {"recogniser": "whisper"})["errors"] == 1
-    with pytest.raises(SystemExit, match="by whisper, and its teacher by pocketsphinx"):
-        lost_words.counted(model, told)
-
-
 def test_sentences_are_measured_by_the_recogniser_that_is_asked_for() -> None:
     pcm, rate_hz = soundfile.read(REPOSITORY / "docs/sounds/woman.mp3", dtype="int16")
     assert rate_hz == evaluate.RATE_HZ

@@ -92,7 +92,7 @@ def measured(speaker: Speaker, sentences: tuple[str, ...], heard_by: str = recog
         seconds_taken += time.monotonic() - began
         seconds_spoken += len(pcm) / RATE_HZ
         samples = pcm.astype(np.float64) / 32768
-        heard, wanted = listener.words(pcm, RATE_HZ), listener.words_of(text)
+        heard, wanted = listener.words(pcm, RATE_HZ), recogniser.words_of(text)
         rows.append(
             {
                 "text": text,

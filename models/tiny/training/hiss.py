@@ -27,7 +27,7 @@ _FADE_SAMPLES: Final = 600
 
 
 def without_hiss(samples: Floats, symbols: Sequence[str], ends: npt.NDArray[np.int64]) -> Floats:
-    """A copy; `symbols`: phonemes, stresses, blanks and punctuation. `ends`: where each ends, in frames of 300 samples."""
+    """A copy. `symbols`: phonemes, stresses, blanks and punctuation; `ends`: where each ends, frames of 300 samples."""
     cleaned = samples.copy()
     low, high = _loudness(samples)
     loudest = low.max(initial=-np.inf)

@@ -10,12 +10,12 @@ A word is the recogniser's own error where the teacher's speech has one at it, o
 import argparse
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voicegate.bench.recogniser import DEFAULT, RECOGNISERS
+from voicegate.bench.recogniser import words_of
 
 from .held_out import QUESTIONS
 from .texts import clauses
@@ -56,7 +56,7 @@ def lost(wanted: Sequence[str], heard: Sequence[str]) -> list[Lost]:
     return found[::-1]
 
 
-def kinds(text: str, error: Lost, words_of: Callable[[str], list[str]]) -> Iterator[str]:
+def kinds(text: str, error: Lost) -> Iterator[str]:
     """Name the kind of sentence, of place and of error."""
     words = words_of(text)
     ends: list[int] = []
@@ -81,11 +81,6 @@ def kinds(text: str, error: Lost, words_of: Callable[[str], list[str]]) -> Itera
 
 
 def counted(model: dict[str, Any], teacher: dict[str, Any]) -> Counter[str]:
-    """Raises SystemExit if they were heard by two recognisers."""
-    heard_by, other = (each.get("recogniser", DEFAULT) for each in (model, teacher))
-    if heard_by != other:
-        raise SystemExit(f"the model was heard by {heard_by}, and its teacher by {other}: evaluate both by one")
-    words_of = RECOGNISERS[heard_by].words_of
     own: dict[str, set[int]] = {}
     for row in teacher["sentences"]:
         places = {each.place for each in lost(words_of(row["text"]), row["heard"].split())}
@@ -99,7 +94,7 @@ def counted(model: dict[str, Any], teacher: dict[str, Any]) -> Counter[str]:
             if error.place in own[row["text"]]:
                 counts["the recogniser's own"] += 1
             else:
-                counts.update(kinds(row["text"], error, words_of))
+                counts.update(kinds(row["text"], error))
     return counts
 
 

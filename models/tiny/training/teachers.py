@@ -236,7 +236,8 @@ def _with_outputs(model: bytes, names: tuple[str, ...]) -> onnxruntime.Inference
 def _ends(durations: npt.NDArray[np.generic], num_values: int) -> npt.NDArray[np.int64]:
     """Where each symbol ends, pauses before and after the text included, in values of the pitch."""
     counts = np.asarray(durations, np.float64).ravel()
-    return np.round(np.cumsum(counts) * num_values / counts.sum()).astype(np.int64)
+    ends: npt.NDArray[np.int64] = np.round(np.cumsum(counts) * num_values / counts.sum()).astype(np.int64)
+    return ends
 
 
 def _spoken(
