@@ -4,7 +4,8 @@ It lies where the last phoneme should fade ("phone" becomes "phones"), so durati
 told by its spectrum: no phoneme that is voiced, and no release of a stop, is for long louder above 4 kHz than below 3.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -33,19 +34,13 @@ def without_hiss(samples: Floats, symbols: Sequence[str], ends: npt.NDArray[np.i
     loudest = low.max(initial=-np.inf)
     is_hiss = (high > low + _HISSES_FROM) & (high > loudest + _FAINT)
     is_quiet = np.maximum(low, high) < loudest + _QUIET
-    for index, symbol in enumerate(symbols):
-        after = next((i for i in range(index + 1, len(symbols)) if symbols[i].isalpha()), len(symbols))
-        is_last = any(
-            not each.isspace() and not each.isalpha() and each not in "ˈˌ" for each in symbols[index + 1 : after]
-        )
-        if symbol not in _VOICED | _STOPS or not (is_last or after == len(symbols)):
-            continue
+    for index, following in _before_pauses(symbols):
         begin = int(ends[index - 1]) if index else 0
-        end = int(ends[after - 1]) if after < len(symbols) else len(low)
+        end = int(ends[following - 1]) if following < len(symbols) else len(low)
         first, last = _run(is_hiss[begin:end], is_quiet[begin:end])
-        if symbol in _STOPS:
+        if symbols[index] in _STOPS:
             first += _RELEASE
-        elif last - first >= _SHORTEST:
+        elif symbols[index] in _VOICED and last - first >= _SHORTEST:
             while first and high[begin + first - 1] > low[begin + first - 1] + _BEGINS_FROM:
                 first -= 1
         else:
@@ -53,6 +48,15 @@ def without_hiss(samples: Floats, symbols: Sequence[str], ends: npt.NDArray[np.i
         if last > first:
             cleaned[(begin + first) * _HOP : (begin + last) * _HOP] *= _fade((last - first) * _HOP)
     return cleaned
+
+
+def _before_pauses(symbols: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Places of the phonemes that punctuation or the end follows, each with that of the next phoneme or stress."""
+    places = [place for place, symbol in enumerate(symbols) if symbol.isalpha()]
+    for place, following in itertools.pairwise([*places, len(symbols)]):
+        between = symbols[place + 1 : following]
+        if following == len(symbols) or any(not each.isspace() for each in between):
+            yield place, following
 
 
 def _run(is_hiss: npt.NDArray[np.bool_], is_quiet: npt.NDArray[np.bool_]) -> tuple[int, int]:
