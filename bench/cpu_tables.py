@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from voicegate.bench import recogniser, sentences
+from voicegate.bench import sentences
 from voicegate.bench.cells import commit, half, middle, shares
 from voicegate.clients.bench.scenario import Kind, parse
 
@@ -50,14 +50,13 @@ def cpu_socket_table(runs: dict[str, dict[str, Any]]) -> list[str]:
 
 def quality_table(run: dict[str, Any]) -> list[str]:
     times = len(run["results"][0]["sentences"]) // len(sentences.EVERYDAY)
-    heard_by = run["results"][0].get("recogniser", recogniser.DEFAULT)
     return [
-        f"Word errors by {heard_by}, over 20 everyday sentences, seeds of each: {times}, {commit(run)}.",
+        f"Word errors over 20 everyday sentences, seeds of each: {times}, {commit(run)}.",
         "",
-        "| voice | mode | word error rate | errors of words |",
-        "|---|---|---|---|",
+        "| heard by | voice | mode | word error rate | errors of words |",
+        "|---|---|---|---|---|",
         *(
-            f"| {row['voice']} | {row['mode']} | {row['errors'] / row['words']:.3f} "
+            f"| {row['recogniser']} | {row['voice']} | {row['mode']} | {row['errors'] / row['words']:.3f} "
             f"| {row['errors']} of {row['words']} |"
             for row in run["results"]
         ),

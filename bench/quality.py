@@ -1,18 +1,18 @@
-"""Word error rate of the loaded model by a recogniser (default: pocketsphinx), over everyday sentences spoken whole.
+"""Word error rate of the loaded model by recognisers (default: pocketsphinx), over everyday sentences spoken whole.
 
     python -m voicegate.bench.quality [--voices woman man] [--modes clause bistream]
         [--output bench/results/quality.json] [--device cuda] [--set kv_dtype=float8] [--seeds 4]
-        [--recogniser whisper]
+        [--recognisers pocketsphinx whisper]
     python -m voicegate.bench.quality --keep DIR ...    # speak only, into DIR: where there is no recogniser
     python -m voicegate.bench.quality --of DIR ...      # hear what another run kept
 
-A weak recogniser on 20 sentences: differences of a few words are noise (models/tiny/RECIPE.md has the voice's own).
+pocketsphinx is weak, and 20 sentences are few: differences of a few words are noise (models/tiny/RECIPE.md).
 """
 
 import argparse
 import time
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,25 +107,29 @@ def keep(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, directo
             file.writeframes(spoken(text, voice, mode, seed).astype("<i2").tobytes())
 
 
-def measure(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, heard_by: str) -> dict[str, Any]:
-    listener = recogniser.recogniser_of(heard_by)
-    rows: list[dict[str, Any]] = []
-    for seed, text in each_text(num_seeds):
-        heard = listener.words(spoken(text, voice, mode, seed), units.SAMPLE_RATE_HZ)
-        wanted = recogniser.words_of(text)
-        rows.append(
-            {"text": text, "heard": " ".join(heard), "errors": word_errors(wanted, heard), "words": len(wanted)}
-        )
-    num_errors, num_words = sum(row["errors"] for row in rows), sum(row["words"] for row in rows)
-    return {
-        "voice": voice,
-        "mode": mode.value,
-        "recogniser": heard_by,
-        "wer": round(num_errors / num_words, 4),
-        "errors": num_errors,
-        "words": num_words,
-        "sentences": rows,
-    }
+def measure(
+    spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, recognisers: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """A result of each recogniser, which hear the same speech."""
+    said = [(text, spoken(text, voice, mode, seed)) for seed, text in each_text(num_seeds)]
+    for name in recognisers:
+        listener = recogniser.recogniser_of(name)
+        rows: list[dict[str, Any]] = []
+        for text, samples in said:
+            heard, wanted = listener.words(samples, units.SAMPLE_RATE_HZ), recogniser.words_of(text)
+            rows.append(
+                {"text": text, "heard": " ".join(heard), "errors": word_errors(wanted, heard), "words": len(wanted)}
+            )
+        num_errors, num_words = sum(row["errors"] for row in rows), sum(row["words"] for row in rows)
+        yield {
+            "voice": voice,
+            "mode": mode.value,
+            "recogniser": name,
+            "wer": round(num_errors / num_words, 4),
+            "errors": num_errors,
+            "words": num_words,
+            "sentences": rows,
+        }
 
 
 def parser() -> argparse.ArgumentParser:
@@ -137,7 +141,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--modes", nargs="+", default=["clause", "bistream"], choices=["clause", "bistream"])
     parser.add_argument("--seeds", type=int, default=1, help="times that the sentences are spoken (default: 1)")
     parser.add_argument("--output", type=Path, default=environment.REPOSITORY / "bench" / "results" / "quality.json")
-    recogniser.add_option(parser)
+    names = recogniser.RECOGNISERS
+    parser.add_argument(
+        "--recognisers", nargs="+", choices=names, default=[recogniser.DEFAULT], help=f"default: {recogniser.DEFAULT}"
+    )
     apart = parser.add_mutually_exclusive_group()
     apart.add_argument("--keep", type=Path, metavar="DIR", help="speak only, into WAV files there")
     apart.add_argument("--of", type=Path, metavar="DIR", help="hear what was kept there")
@@ -155,11 +162,12 @@ def main() -> None:
     report: dict[str, Any] = {
         "environment": environment.describe(),
         "settings": options.set,
-        "results": [measure(spoken, *case, options.recogniser) for case in cases],
+        "results": [result for case in cases for result in measure(spoken, *case, options.recognisers)],
     }
     results_file.save(report, options.output)
     for result in report["results"]:
-        print(f"{result['voice']} {result['mode']}: {result['wer']} ({result['errors']}/{result['words']})")
+        heard_by = f"{result['voice']} {result['mode']}, {result['recogniser']}"
+        print(f"{heard_by}: {result['wer']} ({result['errors']}/{result['words']})")
 
 
 if __name__ == "__main__":

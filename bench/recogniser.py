@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-DEFAULT: Final = "pocketsphinx"  # results that name no recogniser are by it, too
+DEFAULT: Final = "pocketsphinx"
 
 _RECOGNISER_RATE_HZ = 16_000
 

@@ -25,7 +25,7 @@ from .voices import VOICES
 
 _TABLE_ROWS, FIRST_SPECIAL = 6761, 6561
 # Upstream's 0.8 and 25 have a model of this size say more wrong words (RECIPE.md, Sampling).
-_SAMPLING: Final = {"top_p": 0.6, "top_k": 10}
+_SAMPLING: Final = {"top_p": 0.4, "top_k": 6}
 _COPIED: Final = ("tokenizer.json", "tokenizer_config.json")
 # A buffer of upstream's, which loads its state dict strictly. In float16 a place far on would turn by another angle.
 ROTATION: Final = ESTIMATOR_PREFIX + INV_FREQ

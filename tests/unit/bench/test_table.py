@@ -3,7 +3,6 @@
 from typing import Any
 
 from tests.unit.clients.bench.test_judge import RECORD, altered
-from voicegate.bench.cpu_tables import quality_table
 from voicegate.bench.environment import REPOSITORY
 from voicegate.bench.socket import ALONE_FLATTERY, SWEEP
 from voicegate.bench.table import Found, pages, picture, replace_section, sections
@@ -11,7 +10,16 @@ from voicegate.clients.bench.judge import figures
 
 QUALITY = {
     "environment": {"commit": "def"},
-    "results": [{"voice": "woman", "mode": "clause", "wer": 0.05, "errors": 10, "words": 200, "sentences": [{}] * 40}],
+    "results": [
+        {
+            "recogniser": "whisper",
+            "voice": "woman",
+            "mode": "clause",
+            "errors": 10,
+            "words": 200,
+            "sentences": [{}] * 40,
+        }
+    ],
 }
 ROW = {**figures([RECORD], window_s=(5.0, 20.0)), "server_cpu": None, "gpu": None, "clients": {"are_late": False}}
 
@@ -68,16 +76,9 @@ def test_what_was_not_measured_has_no_table() -> None:
     assert made["vllm"] == ["**It was not measured on a GPU of its own yet.**"]
     assert "| alone:whole | 1 | 100 / 100 ms | – | 0.49 | – |" in made["cpu"]
     assert "| closed:1:whole | 1 | 100 / 100 ms | 85 ms | 0.49 | 0.081, 0.081, 0.081 |" in made["cpu"]
-    assert made["cpu"][-1] == "| woman | clause | 0.050 | 10 of 200 |"
+    assert made["cpu"][-1] == "| whisper | woman | clause | 0.050 | 10 of 200 |"
     assert any("20 everyday sentences, seeds of each: 2, commit def." in line for line in made["cpu"])
     assert len(made["caveats"]) == 2
-
-
-def test_a_table_of_word_errors_names_who_heard() -> None:
-    """Results that name no recogniser are from before there was a choice."""
-    assert quality_table(QUALITY)[0].startswith("Word errors by pocketsphinx, ")
-    heard = QUALITY | {"results": [QUALITY["results"][0] | {"recogniser": "whisper"}]}
-    assert quality_table(heard)[0].startswith("Word errors by whisper, ")
 
 
 def test_the_headline_has_three_loads_of_a_gpu_and_one_of_a_cpu() -> None:
