@@ -282,9 +282,9 @@ def test_a_run_that_learns_by_heart_stops_with_its_best_weights(tmp_path: Path) 
     assert 4 < training.num_steps < 20
 
 
-def test_a_run_whose_held_out_loss_falls_again_goes_on(tmp_path: Path) -> None:
-    """As the shipped LLM at a rate near its own: it stopped at 2.0518, in a third of its time."""
-    losses = [2.0432, 2.0749, 2.0748, 2.0835, 2.0707, 2.0714, 2.0695, 2.0586, 2.0518, 2.03]
+def test_a_run_whose_held_out_loss_is_a_little_worse_goes_on(tmp_path: Path) -> None:
+    """As the shipped LLM did twice at a rate near its own: both stopped, and went on by hand to a better loss."""
+    losses = [2.1007, 2.1180, 2.1132, 2.1197, 2.1194, 2.1156, 2.1228, 2.1148, 2.1163, 2.0529]
     model = torch.nn.Linear(1, 1)
     training = run.Run("heart", model, options_of(tmp_path, "--max-steps", str(len(losses))), rate=0.1)
     for step in training.steps():

@@ -28,9 +28,9 @@ _GROWN_TIMES: Final = 1.5  # a watched loss, over its lowest mean between two re
 TIGHT: Final = 1.05
 _PATIENT_REPORTS: Final = 6  # in a row that are not good: it diverges slowly
 _FEWEST_STEPS: Final = 50  # a report over fewer is noise: a resumed run's first one is over a step or two
-# Judgements in a row that are worse than the best. Where the later half of them is better than the earlier, the loss is
-# falling again: a state that goes on at a higher rate first loses a part of what it learnt.
-_PATIENCE: Final = 8
+# The held-out loss over its best: more of it is learning by heart. A state that goes on at a higher rate first loses a
+# part of what it learnt: 1 % in the seventh run, 2 in the sixth.
+_BY_HEART: Final = 1.05
 _LAST_RATE: Final = 0.03  # of the highest
 _STEPS_AHEAD: Final = 16  # at most, of Python before the GPU: else the time is not what it seems
 
@@ -119,8 +119,7 @@ class Run:
         self._started = time.monotonic()
         self._sums: dict[str, torch.Tensor] = {}
         self._num_reported = 0
-        self._best = math.inf
-        self._worse: list[float] = []  # what was judged since the best
+        self._best = self._judged = math.inf  # losses of the held-out part
         self._is_told_to_stop = False
         self._saved_beside = saved_beside
         self._watched, self._lowest, self._tolerance = watched, math.inf, tolerance
@@ -160,11 +159,11 @@ class Run:
             if now - last_report > _REPORT_EVERY_S:
                 self.report()
                 last_report = now
-            if now - last_save > _SAVE_EVERY_S and not self._worse:
+            if now - last_save > _SAVE_EVERY_S and self._judged <= self._best:
                 self.save()
                 last_save = now
         self.report()
-        if not self._worse:
+        if self._judged <= self._best:
             self.save()
         signal.signal(signal.SIGTERM, before)
         print(f"{self.name}: {self.num_steps - first} steps, stopped at {self.progress:.0%}", flush=True)
@@ -174,20 +173,15 @@ class Run:
 
     def _is_over(self) -> bool:
         is_late = self.progress >= 1 or time.time() >= self._options.until or self._is_told_to_stop
-        return is_late or self.num_steps >= self._options.max_steps or self._is_known_by_heart()
-
-    def _is_known_by_heart(self) -> bool:
-        half = _PATIENCE // 2
-        earlier, later = self._worse[-_PATIENCE:-half], self._worse[-half:]
-        return len(self._worse) >= _PATIENCE and min(later) >= min(earlier)
+        return is_late or self.num_steps >= self._options.max_steps or self._judged > _BY_HEART * self._best
 
     def judge(self, loss: float) -> None:
-        """Judges the held-out part. While its loss is worse than at best nothing is saved. Where it does not fall again
-        the run stops: the model learns by heart."""
-        self._worse = [] if loss < self._best else [*self._worse, loss]
-        self._best = min(loss, self._best)
+        """Judges the held-out part. While its loss is worse than at best nothing is saved; far worse, and the run
+        stops: the model learns by heart."""
+        is_better = loss < self._best
+        self._judged, self._best = loss, min(loss, self._best)
         print(f"{self.name}: held out {loss:.4f}, at best {self._best:.4f}", flush=True)
-        if not self._worse:
+        if is_better:
             self._good = None
             self.save()
 

@@ -114,8 +114,7 @@ teach() {
     fi
     flow_rate=$(rate flow 5e-4)
     has flow || few_card=
-    step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $(rate vocoder 3e-4) \
-        --begin-with models/tiny/vocoder.safetensors &
+    step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $(rate vocoder 3e-4) &
     if [ -n "$few_card" ]; then step distil $few_card "$end" $data --steps "${FEW_STEPS:-5}" & fi
     if [ -n "${FEW_STEPS:-}" ] && [ -z "$few_card" ] && has flow; then
         flow="distil $flow_card $end $data --steps $FEW_STEPS"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional
 
@@ -200,25 +199,15 @@ def pitch_loss(found: torch.Tensor, pitch: torch.Tensor) -> torch.Tensor:
     return torch.where(is_voiced, (found - pitch).abs() / pitch.clamp(min=50), found / 200).mean()
 
 
-def begin_with(model: Vocoder, path: Path) -> None:
-    weights = load_file(path)
-    with torch.no_grad():
-        for name, value in model.named():
-            value.copy_(weights[name])
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = run.parser(__doc__)
     parser.add_argument("--model", type=Path, required=True, help="model.json")
-    parser.add_argument("--begin-with", type=Path, help="an earlier vocoder.safetensors of these shapes")
     options = parser.parse_args(arguments)
     torch.manual_seed(options.seed)
     corpus = shards.load(
         shards.shard_paths(options.corpus), ("mel", "pitch_hz", "samples"), options.device, max_hours=options.hours
     )
     model = Vocoder(load_model_config(options.model.parent).vocoder).to(options.device)
-    if options.begin_with is not None:
-        begin_with(model, options.begin_with)
     judges = Discriminators().to(options.device)
     judging = run.Run("vocoder_judges", judges, options, rate=3e-4, betas=(0.8, 0.99), decay=0.0, clip=20.0)
     training = run.Run(
