@@ -63,6 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     (options.model / "voices").mkdir(exist_ok=True)
     for name, taught in VOICES.items():
+        torch.manual_seed(0)  # Kokoro-82M draws its excitation
         write_voice(options.model, name, teacher(name, options.kokoro)(taught.prompt, 0))
 
 
