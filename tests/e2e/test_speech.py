@@ -57,7 +57,7 @@ async def test_streamed_text_is_understood(gate: Gate, voice: str) -> None:
         context.result.audio_ms * units.SAMPLE_RATE_HZ / 1000, abs=units.SAMPLE_RATE_HZ / 500
     )
     heard = Whisper().words(samples, units.SAMPLE_RATE_HZ)
-    # One word of a hundred is usual (bench/results/quality.json). Processors round differently: each has words of its own.
+    # One of a hundred is usual (bench/results/quality.json). Processors round differently, and so speak differently.
     assert word_errors(words_of(TEXT), heard) <= 2
 
 

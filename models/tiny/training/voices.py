@@ -15,5 +15,7 @@ class TaughtVoice:
 
 VOICES: Final = {
     "woman": TaughtVoice(0, None, "female, US English", "Hello there, it is very nice to meet you.", "slt"),
-    "man": TaughtVoice(1, "am_liam.bin", "male, US English", "Good morning, and welcome to the show.", "rms"),
+    "man": TaughtVoice(
+        1, "am_liam.bin", "male, US English", "Seven brown horses were sleeping under the bridge.", "rms"
+    ),
 }
