@@ -19,7 +19,7 @@ from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.config import GatewayConfig
 
 TEXT: Final = "Good morning, and thank you for waiting. Your train to the coast leaves in twenty five minutes."
-# Equal files for equal voices. Of 25 seeds the man says a part twice with six, and the woman with two; the first has none.
+# Equal files for equal voices. With six of 25 seeds the man says a part twice, the woman with two; the first has none.
 _SEED: Final = 1
 
 
