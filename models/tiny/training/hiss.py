@@ -76,7 +76,7 @@ def _fade(num_samples: int) -> Floats:
 
 
 def _loudness(samples: Floats) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Of each frame, in decibels: below 3 kHz, and above 4."""
+    """Loudness of each frame, in decibels: below 3 kHz, and above 4."""
     num_frames = len(samples) // _HOP
     padded = np.pad(samples, (_HOP // 2, _WINDOW))
     frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_HOP][:num_frames]
