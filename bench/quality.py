@@ -12,7 +12,7 @@ pocketsphinx is weak, and 20 sentences are few: differences of a few words are n
 import argparse
 import time
 import wave
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from voicegate.bench import environment, recogniser, results_file, sentences
 from voicegate.bench.engine.__main__ import with_settings
+from voicegate.bench.recogniser import Recogniser
 from voicegate.bench.word_errors import word_errors
 from voicegate.engine import units
 from voicegate.engine.config import EngineConfig
@@ -108,12 +109,11 @@ def keep(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, directo
 
 
 def measure(
-    spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, recognisers: Sequence[str]
+    spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, recognisers: Mapping[str, Recogniser]
 ) -> Iterator[dict[str, Any]]:
     """A result of each recogniser, which hear the same speech."""
     said = [(text, spoken(text, voice, mode, seed)) for seed, text in each_text(num_seeds)]
-    for name in recognisers:
-        listener = recogniser.recogniser_of(name)
+    for name, listener in recognisers.items():
         rows: list[dict[str, Any]] = []
         for text, samples in said:
             heard, wanted = listener.words(samples, units.SAMPLE_RATE_HZ), recogniser.words_of(text)
@@ -159,10 +159,11 @@ def main() -> None:
         for case in cases:
             keep(spoken, *case, options.keep)
         return
+    recognisers = {name: recogniser.recogniser_of(name) for name in options.recognisers}  # before anything is spoken
     report: dict[str, Any] = {
         "environment": environment.describe(),
         "settings": options.set,
-        "results": [result for case in cases for result in measure(spoken, *case, options.recognisers)],
+        "results": [result for case in cases for result in measure(spoken, *case, recognisers)],
     }
     results_file.save(report, options.output)
     for result in report["results"]:

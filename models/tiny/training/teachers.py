@@ -11,7 +11,7 @@ import json
 import sys
 import tempfile
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -128,7 +128,7 @@ class Kokoro:
     @torch.no_grad()
     def speak_all(self, phonemes: Sequence[str]) -> Iterator[tuple[int, Spoken]]:
         """The last pause is drawn out to a length that others have."""
-        ids = [[self._vocabulary[symbol] for symbol in each if symbol in self._vocabulary] for each in phonemes]
+        ids = [[self._vocabulary[symbol] for symbol in _known(each, self._vocabulary)] for each in phonemes]
         read: list[tuple[int, int, _Read]] = []
         for indices in _batches([(len(each), index) for index, each in enumerate(ids)], _MAX_SYMBOLS):
             for index, each in zip(indices, self._read([ids[index] for index in indices]), strict=True):
@@ -138,7 +138,7 @@ class Kokoro:
             samples, pitch = self._say([by_index[index] for index in indices])
             for row, index in enumerate(indices):
                 durations = by_index[index].durations.cpu().numpy()
-                known = [symbol for symbol in phonemes[index] if symbol in self._vocabulary]
+                known = _known(phonemes[index], self._vocabulary)
                 cleaned = without_hiss(samples[row], known, _ends(durations, len(samples[row]) // PITCH_HOP)[1:-1])
                 yield index, _spoken(cleaned, pitch[row], phonemes[index], self._vocabulary, durations)
 
@@ -233,6 +233,10 @@ def _with_outputs(model: bytes, names: tuple[str, ...]) -> onnxruntime.Inference
     return onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
+def _known(phonemes: str, vocabulary: Container[str]) -> list[str]:
+    return [symbol for symbol in phonemes if symbol in vocabulary]
+
+
 def _ends(durations: npt.NDArray[np.generic], num_values: int) -> npt.NDArray[np.int64]:
     """Where each symbol ends, pauses before and after the text included, in values of the pitch."""
     counts = np.asarray(durations, np.float64).ravel()
@@ -244,7 +248,7 @@ def _spoken(
     samples: Floats, pitch: Floats, phonemes: str, vocabulary: dict[str, int], durations: npt.NDArray[np.generic]
 ) -> Spoken:
     num_values = len(samples) // PITCH_HOP
-    known = [symbol for symbol in phonemes if symbol in vocabulary]
+    known = _known(phonemes, vocabulary)
     symbols = np.array([0, *(vocabulary[symbol] for symbol in known), 0], np.uint8)
     for index in range(len(known), 0, -1):  # a stress mark sounds like the vowel that it stands before
         symbol = known[index - 1]
