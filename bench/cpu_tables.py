@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from voicegate.bench import sentences
 from voicegate.bench.cells import commit, half, middle, shares
 from voicegate.clients.bench.scenario import Kind, parse
 
@@ -49,15 +48,16 @@ def cpu_socket_table(runs: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def quality_table(run: dict[str, Any]) -> list[str]:
-    times = len(run["results"][0]["sentences"]) // len(sentences.EVERYDAY)
     return [
-        f"Word errors over 20 everyday sentences, seeds of each: {times}, {commit(run)}.",
+        f"Word errors of texts, each with {run['seeds']} seeds, {commit(run)}. The last column counts texts that were said "
+        "with two words more, or with more than that.",
         "",
-        "| heard by | voice | mode | word error rate | errors of words |",
-        "|---|---|---|---|---|",
+        "| texts | heard by | voice | mode | word error rate | errors of words | said more |",
+        "|---|---|---|---|---|---|---|",
         *(
-            f"| {row['recogniser']} | {row['voice']} | {row['mode']} | {row['errors'] / row['words']:.3f} "
-            f"| {row['errors']} of {row['words']} |"
+            f"| {row['texts']} | {row['recogniser']} | {row['voice']} | {row['mode']} "
+            f"| {row['errors'] / row['words']:.3f} | {row['errors']} of {row['words']} "
+            f"| {row['said_more']} of {len(row['sentences'])} |"
             for row in run["results"]
         ),
     ]

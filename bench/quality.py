@@ -1,8 +1,8 @@
-"""Word error rate of the loaded model by recognisers (default: pocketsphinx), over everyday sentences spoken whole.
+"""Word error rate of the loaded model by recognisers (default: pocketsphinx), over texts spoken whole.
 
     python -m voicegate.bench.quality [--voices woman man] [--modes clause bistream]
         [--output bench/results/quality.json] [--device cuda] [--set kv_dtype=float8] [--seeds 4]
-        [--recognisers pocketsphinx whisper]
+        [--recognisers pocketsphinx whisper] [--texts everyday agent replies]
     python -m voicegate.bench.quality --keep DIR ...    # speak only, into DIR: where there is no recogniser
     python -m voicegate.bench.quality --of DIR ...      # hear what another run kept
 
@@ -13,6 +13,7 @@ import argparse
 import time
 import wave
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,16 @@ def speak(
     return np.frombuffer(pcm, "<i2")
 
 
+_MORE = 2  # words more than are written: the text went on, or was said twice in part
 Spoken = Callable[[str, str, SpeakingMode, int], npt.NDArray[np.int16]]  # a text, by a voice, in a mode, of a seed
 
 
 def from_files(directory: Path) -> Spoken:
     """Speech that `keep` has left there."""
+    folder_of = {text: directory / name for name, texts in sentences.BY_NAME.items() for text in texts}
 
     def spoken(text: str, voice: str, mode: SpeakingMode, seed: int) -> npt.NDArray[np.int16]:
-        with wave.open(str(directory / _file_name(voice, mode, seed))) as file:
+        with wave.open(str(folder_of[text] / _file_name(voice, mode, seed))) as file:
             return np.frombuffer(file.readframes(file.getnframes()), "<i2")
 
     return spoken
@@ -91,28 +94,34 @@ def by_an_engine(options: argparse.Namespace) -> Spoken:
     return lambda text, voice, mode, seed: speak(core, events, text, voice, mode, seed)
 
 
-def each_text(num_seeds: int) -> Iterator[tuple[int, str]]:
-    """Each with a seed of its own."""
-    return enumerate(sentences.EVERYDAY * num_seeds)
+@dataclass(frozen=True, slots=True)
+class Case:
+    voice: str
+    mode: SpeakingMode
+    texts: str  # their name in `sentences.BY_NAME`
+    num_seeds: int
+
+    def each_text(self) -> Iterator[tuple[int, str]]:
+        """Each with a seed of its own."""
+        return enumerate(sentences.BY_NAME[self.texts] * self.num_seeds)
+
+
+def keep(spoken: Spoken, case: Case, directory: Path) -> None:
+    folder = directory / case.texts
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed, text in case.each_text():
+        with wave.open(str(folder / _file_name(case.voice, case.mode, seed)), "wb") as file:
+            file.setparams((1, 2, units.SAMPLE_RATE_HZ, 0, "NONE", ""))
+            file.writeframes(spoken(text, case.voice, case.mode, seed).astype("<i2").tobytes())
 
 
 def _file_name(voice: str, mode: SpeakingMode, seed: int) -> str:
     return f"{voice}-{mode.value}-{seed:03}.wav"
 
 
-def keep(spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    for seed, text in each_text(num_seeds):
-        with wave.open(str(directory / _file_name(voice, mode, seed)), "wb") as file:
-            file.setparams((1, 2, units.SAMPLE_RATE_HZ, 0, "NONE", ""))
-            file.writeframes(spoken(text, voice, mode, seed).astype("<i2").tobytes())
-
-
-def measure(
-    spoken: Spoken, voice: str, mode: SpeakingMode, num_seeds: int, recognisers: Mapping[str, Recogniser]
-) -> Iterator[dict[str, Any]]:
+def measure(spoken: Spoken, case: Case, recognisers: Mapping[str, Recogniser]) -> Iterator[dict[str, Any]]:
     """A result of each recogniser, which hear the same speech."""
-    said = [(text, spoken(text, voice, mode, seed)) for seed, text in each_text(num_seeds)]
+    said = [(text, spoken(text, case.voice, case.mode, seed)) for seed, text in case.each_text()]
     for name, listener in recognisers.items():
         rows: list[dict[str, Any]] = []
         for text, samples in said:
@@ -122,12 +131,14 @@ def measure(
             )
         num_errors, num_words = sum(row["errors"] for row in rows), sum(row["words"] for row in rows)
         yield {
-            "voice": voice,
-            "mode": mode.value,
+            "voice": case.voice,
+            "mode": case.mode.value,
+            "texts": case.texts,
             "recogniser": name,
             "wer": round(num_errors / num_words, 4),
             "errors": num_errors,
             "words": num_words,
+            "said_more": sum(len(row["heard"].split()) >= row["words"] + _MORE for row in rows),
             "sentences": rows,
         }
 
@@ -139,7 +150,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an EngineConfig field")
     parser.add_argument("--voices", nargs="+", default=["woman", "man"])
     parser.add_argument("--modes", nargs="+", default=["clause", "bistream"], choices=["clause", "bistream"])
-    parser.add_argument("--seeds", type=int, default=1, help="times that the sentences are spoken (default: 1)")
+    parser.add_argument(
+        "--texts", nargs="+", default=["everyday"], choices=sentences.BY_NAME, help="default: everyday sentences"
+    )
+    parser.add_argument("--seeds", type=int, default=1, help="times that the texts are spoken (default: 1)")
     parser.add_argument("--output", type=Path, default=environment.REPOSITORY / "bench" / "results" / "quality.json")
     names = recogniser.RECOGNISERS
     parser.add_argument(
@@ -154,20 +168,26 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     options = parser().parse_args()
     spoken = by_an_engine(options) if options.of is None else from_files(options.of)
-    cases = [(voice, SpeakingMode(mode), options.seeds) for mode in options.modes for voice in options.voices]
+    cases = [
+        Case(voice, SpeakingMode(mode), texts, options.seeds)
+        for texts in options.texts
+        for mode in options.modes
+        for voice in options.voices
+    ]
     if options.keep is not None:
         for case in cases:
-            keep(spoken, *case, options.keep)
+            keep(spoken, case, options.keep)
         return
     recognisers = {name: recogniser.recogniser_of(name) for name in options.recognisers}  # before anything is spoken
     report: dict[str, Any] = {
         "environment": environment.describe(),
         "settings": options.set,
-        "results": [result for case in cases for result in measure(spoken, *case, recognisers)],
+        "seeds": options.seeds,
+        "results": [result for case in cases for result in measure(spoken, case, recognisers)],
     }
     results_file.save(report, options.output)
     for result in report["results"]:
-        heard_by = f"{result['voice']} {result['mode']}, {result['recogniser']}"
+        heard_by = f"{result['voice']} {result['mode']} {result['texts']}, {result['recogniser']}"
         print(f"{heard_by}: {result['wer']} ({result['errors']}/{result['words']})")
 
 

@@ -1,6 +1,7 @@
 """Everyday sentences for measurements, in the words that the tiny model was trained for; none is in its training text
 by intention, none is checked to be absent."""
 
+from collections.abc import Mapping
 from typing import Final
 
 EVERYDAY: Final = (
@@ -57,3 +58,19 @@ PARAGRAPH: Final = (
     "Monday before noon. If nobody is at home, the driver will leave it with a neighbor. Is there anything else that "
     "I can do for you today?"
 )
+
+# Replies of a few words. A model that does not know where its text ends says more than is written here first.
+REPLIES: Final = (
+    "The coffee is still hot. Good night.",
+    "Good morning.",
+    "Sure, I can do that.",
+    "Thank you for waiting.",
+    "Yes, please.",
+    "One moment, please.",
+    "Hello, how can I help you?",
+    "I am sorry to hear that.",
+    "Okay, thanks for calling.",
+    "See you tomorrow.",
+)
+
+BY_NAME: Final[Mapping[str, tuple[str, ...]]] = {"everyday": EVERYDAY, "agent": AGENT, "replies": REPLIES}

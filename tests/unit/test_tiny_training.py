@@ -33,7 +33,6 @@ from models.tiny.training import (
     evaluate,
     export,
     flow,
-    hiss,
     kokoro_weights,
     llm,
     lost_words,
@@ -545,31 +544,23 @@ def test_utterances_of_one_length_are_spoken_together() -> None:
     assert list(teachers._batches(sized, most=8)) == [[1], [3, 2], [0], [4]]
 
 
-def test_a_hiss_that_no_letter_stands_for_is_taken_out() -> None:
-    """Kokoro-82M says "phones" for "phone" at the end of a clause. An s that is written stays."""
-    rng = np.random.default_rng(0)
-    voice = np.sin(np.arange(12_000) * 2 * np.pi * 150 / 24_000) * np.minimum(np.arange(12_000)[::-1] / 2_400, 1)
-    noise = np.diff(rng.standard_normal(3_001)) * 0.2  # 125 ms, most of it above 6 kHz
-    silence = np.zeros(6_000)
-    samples = np.concatenate((voice, noise, silence)).astype(np.float32)
-    ends = np.array([20, 60, 70])  # in frames of 300 samples
-    hissing = slice(12_600, 15_000)
-
-    cleaned = hiss.without_hiss(samples, "on.", ends)
-    assert np.abs(cleaned[hissing]).max() < 0.01 * np.abs(samples[hissing]).max()
-    assert (cleaned[:11_000] == samples[:11_000]).all()
-    for kept in ("ons.", "onz", "on s"):  # written; or in the next word, where no pause is
-        assert (hiss.without_hiss(samples, kept, np.array([20, 40, 60, 70])[: len(kept)]) == samples).all()
+@pytest.mark.parametrize(
+    ("text", "expected"), [("on.", (60, 70)), ("on,", (60, 70)), ("on", (60, 70)), ("ˈa !?", (20, 60))]
+)
+def test_what_kokoro_says_after_an_utterance_is_cut_off_at_its_last_mark(text: str, expected: tuple[int, int]) -> None:
+    """It is said since Kokoro-82M adds a sound to what it says last."""
+    ends = np.array([20, 60, 70, 90, 100]) if text != "ˈa !?" else np.array([10, 20, 30, 40, 60, 90])
+    assert teachers._last_pause(text, ends) == expected
 
 
-def test_a_stop_keeps_its_release() -> None:
-    rng = np.random.default_rng(0)
-    voice = np.sin(np.arange(12_000) * 2 * np.pi * 150 / 24_000)
-    noise = np.diff(rng.standard_normal(3_001)) * 0.2
-    samples = np.concatenate((voice, noise, np.zeros(6_000))).astype(np.float32)
-    cleaned = hiss.without_hiss(samples, "at,", np.array([38, 60, 70]))
-    assert np.abs(cleaned[12_000:12_500]).max() > 0.2
-    assert np.abs(cleaned[13_800:15_000]).max() < 0.01
+def test_speech_is_cut_at_the_quietest_place_of_a_pause() -> None:
+    samples = np.full(300 * 100, 0.1, np.float32)
+    samples[300 * 64 : 300 * 66] = 0.0
+    samples[300 * 80 :] = 0.0  # behind the pause
+    whole = teachers.Spoken(samples, np.arange(100, dtype=np.float32), np.arange(100, dtype=np.uint8))
+    cut = teachers._cut(whole, 60, 70)
+    assert 63 <= len(cut.pitch_hz) <= 66
+    assert len(cut.samples) == 300 * len(cut.pitch_hz) == 300 * len(cut.symbols)
 
 
 @torch.no_grad()

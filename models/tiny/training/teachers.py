@@ -22,7 +22,6 @@ import onnxruntime
 import torch
 import torch.nn.utils.parametrize
 
-from .hiss import without_hiss
 from .kokoro_weights import torch_state
 
 SAMPLE_RATE_HZ: Final = 24_000
@@ -72,6 +71,11 @@ class Hibari:
     def speak_all(self, phonemes: Sequence[str]) -> Iterator[tuple[int, Spoken]]:
         return enumerate(map(self.speak, phonemes))
 
+
+# "Take two more of them." Kokoro-82M adds a sound to what it says last ("come in, sir"). So this is said after each
+# utterance and cut off. It begins with a stop: its closure is silent.
+_AFTER: Final = " tˈAk tˈu mˈɔɹ ʌv ðˌɛm."
+_CUT_STEP: Final = 120  # samples: the quietest four of these are where it is cut off
 
 _STYLE_OF_SOUND: Final = 128  # of a style's 256 numbers: these for the decoder, the rest for melody and duration
 _FRAME_STEP: Final = 8  # of 25 ms: durations are multiples of it, so that many are equal
@@ -127,8 +131,8 @@ class Kokoro:
 
     @torch.no_grad()
     def speak_all(self, phonemes: Sequence[str]) -> Iterator[tuple[int, Spoken]]:
-        """The last pause is drawn out to a length that others have."""
-        ids = [[self._vocabulary[symbol] for symbol in _known(each, self._vocabulary)] for each in phonemes]
+        """The last pause is drawn out to a length that others have; then it is cut off, with what is said after."""
+        ids = [[self._vocabulary[symbol] for symbol in _known(each + _AFTER, self._vocabulary)] for each in phonemes]
         read: list[tuple[int, int, _Read]] = []
         for indices in _batches([(len(each), index) for index, each in enumerate(ids)], _MAX_SYMBOLS):
             for index, each in zip(indices, self._read([ids[index] for index in indices]), strict=True):
@@ -139,8 +143,9 @@ class Kokoro:
             for row, index in enumerate(indices):
                 durations = by_index[index].durations.cpu().numpy()
                 known = _known(phonemes[index], self._vocabulary)
-                cleaned = without_hiss(samples[row], known, _ends(durations, len(samples[row]) // PITCH_HOP)[1:-1])
-                yield index, _spoken(cleaned, pitch[row], phonemes[index], self._vocabulary, durations)
+                ends = _ends(durations, len(samples[row]) // PITCH_HOP)[1:-1]
+                whole = _spoken(samples[row], pitch[row], phonemes[index] + _AFTER, self._vocabulary, durations)
+                yield index, _cut(whole, *_last_pause(known, ends))
 
     def _read(self, ids: list[list[int]]) -> list["_Read"]:
         """Texts of one length: what is said for each symbol, how long, and the style for that."""
@@ -231,6 +236,21 @@ def _with_outputs(model: bytes, names: tuple[str, ...]) -> onnxruntime.Inference
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _last_pause(symbols: Sequence[str], ends: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Of an utterance that more follows: the frames of its last mark, or of the blank behind it where it has none."""
+    last = max(place for place, symbol in enumerate(symbols) if symbol.isalpha())
+    return int(ends[last]), int(ends[max(len(symbols) - 1, last + 1)])
+
+
+def _cut(spoken: Spoken, begin: int, end: int) -> Spoken:
+    """Up to the quietest place between two frames."""
+    blocks = spoken.samples[begin * PITCH_HOP : end * PITCH_HOP]
+    blocks = blocks[: len(blocks) // _CUT_STEP * _CUT_STEP].reshape(-1, _CUT_STEP)
+    power = np.convolve((blocks**2).mean(1), np.ones(4), mode="same")
+    frame = begin + int(np.argmin(power)) * _CUT_STEP // PITCH_HOP
+    return Spoken(spoken.samples[: frame * PITCH_HOP], spoken.pitch_hz[:frame], spoken.symbols[:frame])
 
 
 def _known(phonemes: str, vocabulary: Container[str]) -> list[str]:

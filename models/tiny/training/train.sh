@@ -6,6 +6,7 @@
 # Cards: one has all; of two the last has the vocoder; of three the LLM, the flow and the vocoder have one each; a fourth
 # has the flow of few steps, where a flow is there at the start. FEW_STEPS says how many: then it is what is exported, and
 # on fewer cards it takes the flow's place. That flow must be guided: the shipped one is no teacher (README). UNTIL (seconds since 1970) ends all in place of MINUTES.
+# VOCODER=no leaves the vocoder as it is.
 # Once a minute WORK/pieces has the states anew in files of 15 MB, and the logs: fetch them, a lent machine may go at any
 # moment. SIGTERM saves and packs what there is. For a trial on a CPU: CARDS=4 STAGE_OPTIONS="--batch-share 0.01 --max-steps 3".
 set -eu
@@ -82,6 +83,7 @@ esac
 llm_until=$end # on a card of its own; else before the flow, which beside it left the LLM a quarter of its steps
 [ "$flow_card" -gt 0 ] || llm_until=$(share 64)
 spoken_at=$(share 15)
+! has tokenizer || spoken_at=$(share 20)
 data="--corpus $work/corpus --state $work/state"
 llm="--state $work/state --tokenizer models/tiny/tokenizer.json --readers ${READERS:-8}"
 
@@ -92,7 +94,7 @@ teach() {
     if [ ! -e "$work/spoken" ]; then
         if [ -e "$work/codes.npz" ]; then
             speakers=${speakers#0,}
-            llm="$llm $(rate llm 5e-4)"
+            llm="$llm $(rate llm 2.5e-4)"
             attempt llm 0 "$spoken_at" $llm --corpus "$work/codes.npz" --minutes "$(minutes "$(left "$llm_until")")" &
             early=$!
         fi
@@ -114,7 +116,9 @@ teach() {
     fi
     flow_rate=$(rate flow 5e-4)
     has flow || few_card=
-    step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $(rate vocoder 3e-4) &
+    if [ "${VOCODER:-yes}" = yes ]; then
+        step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $(rate vocoder 3e-4) &
+    fi
     if [ -n "$few_card" ]; then step distil $few_card "$end" $data --steps "${FEW_STEPS:-5}" & fi
     if [ -n "${FEW_STEPS:-}" ] && [ -z "$few_card" ] && has flow; then
         flow="distil $flow_card $end $data --steps $FEW_STEPS"
@@ -126,7 +130,7 @@ teach() {
         mv "$work/new.part.npz" "$work/new-codes.npz" &
     if [ -n "$early" ]; then wait $early || note "llm FAILED: $(tail -n 1 "$work/llm.log")"; fi
     if [ -e "$work/codes.npz" ]; then more="$work/codes.npz"; else more=; fi
-    [ -n "$early" ] || llm="$llm $(rate llm 5e-4)"
+    [ -n "$early" ] || llm="$llm $(rate llm 2.5e-4)"
     step llm 0 "$llm_until" $llm --corpus $more "$work/corpus"
     if [ $flow_card -eq 0 ]; then step $flow; fi
     wait

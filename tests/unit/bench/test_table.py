@@ -10,13 +10,16 @@ from voicegate.clients.bench.judge import figures
 
 QUALITY = {
     "environment": {"commit": "def"},
+    "seeds": 2,
     "results": [
         {
             "recogniser": "whisper",
             "voice": "woman",
             "mode": "clause",
+            "texts": "replies",
             "errors": 10,
             "words": 200,
+            "said_more": 3,
             "sentences": [{}] * 40,
         }
     ],
@@ -76,8 +79,8 @@ def test_what_was_not_measured_has_no_table() -> None:
     assert made["vllm"] == ["**It was not measured on a GPU of its own yet.**"]
     assert "| alone:whole | 1 | 100 / 100 ms | – | 0.49 | – |" in made["cpu"]
     assert "| closed:1:whole | 1 | 100 / 100 ms | 85 ms | 0.49 | 0.081, 0.081, 0.081 |" in made["cpu"]
-    assert made["cpu"][-1] == "| whisper | woman | clause | 0.050 | 10 of 200 |"
-    assert any("20 everyday sentences, seeds of each: 2, commit def." in line for line in made["cpu"])
+    assert made["cpu"][-1] == "| replies | whisper | woman | clause | 0.050 | 10 of 200 | 3 of 40 |"
+    assert any("each with 2 seeds, commit def." in line for line in made["cpu"])
     assert len(made["caveats"]) == 2
 
 
