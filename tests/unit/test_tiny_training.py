@@ -545,12 +545,18 @@ def test_utterances_of_one_length_are_spoken_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("on.", (60, 70)), ("on,", (60, 70)), ("on", (60, 70)), ("ˈa !?", (20, 60))]
+    ("text", "ends", "expected"),
+    [
+        ("on.", [20, 60, 70, 90], (60, 70)),
+        ("on", [20, 60, 70, 90], (60, 70)),  # no mark: the blank
+        ("ˈa !?", [10, 20, 30, 40, 60, 90], (20, 60)),
+    ],
 )
-def test_what_kokoro_says_after_an_utterance_is_cut_off_at_its_last_mark(text: str, expected: tuple[int, int]) -> None:
+def test_what_kokoro_says_after_an_utterance_is_cut_off_in_its_last_pause(
+    text: str, ends: list[int], expected: tuple[int, int]
+) -> None:
     """It is said since Kokoro-82M adds a sound to what it says last."""
-    ends = np.array([20, 60, 70, 90, 100]) if text != "ˈa !?" else np.array([10, 20, 30, 40, 60, 90])
-    assert teachers._last_pause(text, ends) == expected
+    assert teachers._last_pause(text, np.array(ends)) == expected
 
 
 def test_speech_is_cut_at_the_quietest_place_of_a_pause() -> None:
