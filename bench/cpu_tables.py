@@ -49,8 +49,8 @@ def cpu_socket_table(runs: dict[str, dict[str, Any]]) -> list[str]:
 
 def quality_table(run: dict[str, Any]) -> list[str]:
     return [
-        f"Word errors of texts, each with {run['seeds']} seeds, {commit(run)}. Last column: texts that were said with two "
-        "words more, or with more than that.",
+        f"Word errors of texts, each with {run['seeds']} seeds, {commit(run)}.",
+        "In the last column stand texts that were said with two words more, or with more than that.",
         "",
         "| texts | heard by | voice | mode | word error rate | errors of words | said more |",
         "|---|---|---|---|---|---|---|",
