@@ -21,9 +21,13 @@ RUN python requirements.py pyproject.toml server > cpu.txt \
 
 FROM ${PYTHON_IMAGE} AS wheels
 
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-RUN --mount=type=cache,target=/root/.cache/pip pip wheel --no-deps --wheel-dir /wheels . ./models
+# Where this runs on a CPU there is no compiler: the wheel has what decode.c becomes (docs/adr/0018).
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python -m voicegate.engine.llm.cpu.library engine/llm/cpu && pip wheel --no-deps --wheel-dir /wheels . ./models
 
 
 # Settings of all three, and their health check.

@@ -23,7 +23,7 @@ SLOW := bench cli/test_doctor_as_start.py deploy/test_setup.py test_tiny_trainin
 	engine/load engine/core/test_heard_first.py \
 	engine/core/test_out_of_memory.py engine/core/test_pipeline_lanes.py \
 	engine/core/test_self_scheduling_llm.py \
-	engine/*/cuda engine/backends/tensorrt engine/voices/test_maker.py engine/test_additions.py \
+	engine/*/cuda engine/llm/cpu engine/backends/tensorrt engine/voices/test_maker.py engine/test_additions.py \
 	engine/families/stepaudio2/test_convert.py
 
 # Whole or not at all: a folder that pip has filled by half would be taken for a whole one.

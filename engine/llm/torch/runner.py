@@ -1,6 +1,7 @@
 """LlmRunner on torch's operations: continuous batching over static slots.
 
-Owns the weights, the cache and what the sampler remembers of each slot.
+Owns the weights, the cache and what the sampler remembers of each slot. A small model's decodes on a CPU are a call of
+C each, where that can be had (engine/llm/cpu).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import HOST_LANE, Lane
 from voicegate.engine.device.one_thread import OneThread
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
+from voicegate.engine.llm.cpu.decoder import decoder_of
 from voicegate.engine.llm.feed import Feed
 from voicegate.engine.llm.runner import Live, LlmRunner
 from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
@@ -44,8 +46,12 @@ class TorchLlmRunner(LlmRunner):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         lane: Lane = HOST_LANE,
+        has_kernel: bool = True,
     ) -> None:
-        """`max_positions` per slot: prompt, text and speech of one sequence. Raises WeightsError."""
+        """`max_positions` per slot: prompt, text and speech of one sequence. Raises WeightsError.
+
+        `has_kernel` is the off switch of CpuDecoder, which is used where it can be.
+        """
         super().__init__(config, lane, num_slots=num_slots, max_positions=max_positions)
         self._device = torch.device(device)
         is_cpu = self._device.type == "cpu"
@@ -58,6 +64,8 @@ class TorchLlmRunner(LlmRunner):
             device=device,
             dtype=dtype,
         )
+        self._decoder = decoder_of(config, state_dict, self._cache) if has_kernel else None
+        self._score = self._model.logits if self._decoder is None else self._decoder.logits
         self._sampler = slot_sampler(sampling, config, num_slots=num_slots, device=self._device)
 
     def add(self, request: SequenceRequest) -> None:
@@ -77,7 +85,8 @@ class TorchLlmRunner(LlmRunner):
                 work.append((live, feed))
             else:
                 errors[live.sequence_id] = error
-        num_lines = sum(len(feed.rows) for _, feed in work)
+        lengths = [len(feed.rows) for _, feed in work]
+        num_lines = sum(length for length in lengths if self._decoder is None or length > 1)  # of torch's
         with OneThread() if num_lines <= self._num_lines_of_one_thread else nullcontext():
             tokens = self._sample(work, self._forward(work)) if work else {}
         made = [self._output(live, self._advance(live, tokens), error=errors.get(live.sequence_id)) for live in lives]
@@ -90,11 +99,31 @@ class TorchLlmRunner(LlmRunner):
         fed = np.concatenate([feed.rows for _, feed in work], dtype=np.int64)
         for live, feed in work:
             self._sampler.note_fed(live.slot, feed.rows)
-        embeddings = self._model.embed(torch.from_numpy(fed).to(self._device))
-        hidden = self._model.forward(embeddings, RaggedAttention(self._cache, spans))
+        hidden = self._feed(spans, self._model.embed(torch.from_numpy(fed).to(self._device)))
         for span in spans:
             lengths[span.slot] += span.length
-        if len(fed) == len(work):
+        return hidden
+
+    def _feed(self, spans: list[Span], embeddings: torch.Tensor) -> torch.Tensor:
+        """[N, hidden] of all spans' lines -> [len(spans), hidden] at each one's last line."""
+        if self._decoder is None:
+            return self._feed_by_torch(spans, embeddings)
+        ones = [index for index, span in enumerate(spans) if span.length == 1]
+        slots, positions = [spans[index].slot for index in ones], [spans[index].start for index in ones]
+        if len(ones) == len(spans):
+            return self._decoder.forward(embeddings, slots, positions)
+        if not ones:
+            return self._feed_by_torch(spans, embeddings)
+        parts = torch.split(embeddings, [span.length for span in spans])
+        longer = [index for index, span in enumerate(spans) if span.length > 1]
+        hidden = embeddings.new_empty(len(spans), embeddings.shape[1])
+        hidden[ones] = self._decoder.forward(torch.cat([parts[index] for index in ones]), slots, positions)
+        hidden[longer] = self._feed_by_torch([spans[i] for i in longer], torch.cat([parts[i] for i in longer]))
+        return hidden
+
+    def _feed_by_torch(self, spans: list[Span], embeddings: torch.Tensor) -> torch.Tensor:
+        hidden = self._model.forward(embeddings, RaggedAttention(self._cache, spans))
+        if len(embeddings) == len(spans):
             return hidden
         ends = torch.tensor([span.length for span in spans], device=self._device).cumsum(0)
         return hidden[ends - 1]
@@ -110,7 +139,7 @@ class TorchLlmRunner(LlmRunner):
             work = [work[index] for index in wanted]
         slots = np.array([live.slot for live, _ in work])
         drawn = self._sampler.sample(
-            self._model.logits(hidden),
+            self._score(hidden),
             slots,
             ignore_eos=torch.tensor([feed.ignore_eos for _, feed in work], device=self._device),
             forbids_end=torch.tensor([feed.forbids_end for _, feed in work], device=self._device),
