@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from voicegate.engine import additions
-from voicegate.gateway.cli.checks.engine import check_engines, check_llm_addition, check_torch
+from voicegate.gateway.cli.checks.engine import check_engines, check_llm_addition, check_llm_kernel, check_torch
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.machine import (
     check_cores,
@@ -102,7 +102,9 @@ def examine(config: GatewayConfig) -> Iterator[Finding]:
     yield check_libopus()
     yield from check_torch(config)
     has_own_llm = config.llm_backend not in additions.names("llm")
-    if not has_own_llm:
+    if has_own_llm:
+        yield from check_llm_kernel(config)
+    else:
         yield check_llm_addition(config)
     yield from check_engines(config)
     yield check_cores()

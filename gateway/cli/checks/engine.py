@@ -152,6 +152,37 @@ def check_llm_addition(config: GatewayConfig) -> Finding:
     return Finding(Level.OK, subject, described)
 
 
+def check_llm_kernel(config: GatewayConfig) -> Iterator[Finding]:
+    """Whether C makes the speech LLM's tokens on this CPU; nothing where a start would not try, or fails elsewhere."""
+    try:
+        from voicegate.engine.interface import EngineError  # noqa: PLC0415 - torch comes with the rest, as above
+        from voicegate.engine.llm.cpu.decoder import fits, vectors_of_processor  # noqa: PLC0415
+        from voicegate.engine.llm.cpu.library import NoLibrary, load_library  # noqa: PLC0415
+        from voicegate.engine.load.devices import choose_device, named_device  # noqa: PLC0415
+        from voicegate.engine.load.family import load_weights  # noqa: PLC0415
+    except (ImportError, OSError):
+        return
+    try:
+        device = choose_device(config.device) if config.llm_device is None else named_device(config.llm_device)
+        vectors = vectors_of_processor()
+        if device.type != CPU or vectors is None:
+            return
+        model_dir = config.found_model_dir()
+        model = check_config(model_dir)
+        if not fits(model.llm, load_weights(model_dir, model, "llm")):
+            return
+    except (EngineError, ConfigError, UnfitFile, ValueError, OSError, RuntimeError):
+        return
+    try:
+        load_library()
+    except NoLibrary as error:
+        remedy = "`apt-get install gcc libc6-dev` (Debian, Ubuntu) brings a compiler"
+        text = f"{error}. Without it torch makes tokens, which takes about twice as long; {remedy}"
+        yield Finding(Level.WARN, "llm kernel", text)
+    else:
+        yield Finding(Level.OK, "llm kernel", f"a token is one call of C, with {vectors}")
+
+
 def check_engines(config: GatewayConfig) -> Iterator[Finding]:
     """Whether other engines than our kernels would be used, where they were asked for or are there."""
     try:

@@ -16,9 +16,15 @@ from tests.support.ports import reserved_port
 from tests.support.second_family import write_second_family
 from voicegate.clients.python.errors import MissingDependency
 from voicegate.engine.backends.tensorrt.addition import Tensorrt
+from voicegate.engine.llm.cpu.library import NoLibrary
 from voicegate.gateway.cli import doctor
 from voicegate.gateway.cli.checks import machine
-from voicegate.gateway.cli.checks.engine import check_engines, check_llm_addition, check_torch
+from voicegate.gateway.cli.checks.engine import (
+    check_engines,
+    check_llm_addition,
+    check_llm_kernel,
+    check_torch,
+)
 from voicegate.gateway.cli.checks.finding import Finding, Level
 from voicegate.gateway.cli.checks.machine import check_open_files, check_port, check_python
 from voicegate.gateway.cli.checks.model import check_model
@@ -103,6 +109,30 @@ def test_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     (torch,) = check_torch(GatewayConfig())
     assert (torch.level, "pip install" in torch.text) == (Level.FAIL, True)
+
+
+def test_whether_c_makes_tokens_on_a_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = GatewayConfig(device="cpu")
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "AVX2")
+    monkeypatch.setattr("voicegate.engine.llm.cpu.library.load_library", lambda: None)
+    assert list(check_llm_kernel(config)) == [Finding(Level.OK, "llm kernel", "a token is one call of C, with avx2")]
+
+    def fail() -> None:
+        raise NoLibrary("no C compiler: 'cc' cannot be run")
+
+    monkeypatch.setattr("voicegate.engine.llm.cpu.library.load_library", fail)
+    (found,) = check_llm_kernel(config)
+    assert (found.level, found.text.startswith("no C compiler: "), "gcc" in found.text) == (Level.WARN, True, True)
+    assert list(check_llm_kernel(replace(config, model_dir=tmp_path))) == []
+    with monkeypatch.context() as patch:
+        patch.setattr("voicegate.engine.llm.cpu.decoder.fits", lambda *_: False)
+        assert list(check_llm_kernel(config)) == []
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: True)
+        patch.setattr("torch.cuda.current_device", lambda: 0)
+        assert list(check_llm_kernel(GatewayConfig())) == []
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "DEFAULT")
+    assert list(check_llm_kernel(config)) == []
 
 
 APART = GatewayConfig(llm_device="cuda:0", token2wav_devices="cuda:1", threads=1)
@@ -313,7 +343,14 @@ def test_exit_status_and_lines(
 def test_the_order_is_the_order_of_repair(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
     monkeypatch.setattr(machine, "find_sound_device", lambda: "speakers")
     subjects = [finding.subject for finding in doctor.examine(GatewayConfig(port=free_port))]
-    assert subjects[:6] == ["python", "libopus", "torch", "cuda", "cores", "model"]
+    assert [each for each in subjects if each != "llm kernel"][:6] == [
+        "python",
+        "libopus",
+        "torch",
+        "cuda",
+        "cores",
+        "model",
+    ]
     assert subjects[-3:] == ["port", "open files", "sound"]
 
 
