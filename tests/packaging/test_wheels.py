@@ -48,7 +48,7 @@ def test_the_wheel_holds_one_package_with_all_it_reads(distributions: Distributi
     assert {name.split("/")[0] for name in held if ".dist-info/" not in name} == {"voicegate"}
     folders = {name.split("/")[1] for name in held if name.startswith("voicegate/") and name.count("/") > 1}
     assert folders == {"clients", "engine", "gateway", "protocol"}
-    kinds = ("*.json", "*.toml", "*.yaml")
+    kinds = ("*.c", "*.json", "*.toml", "*.yaml")
     found = [path for folder in folders for kind in kinds for path in (ROOT / folder).rglob(kind)]
     data = [path for path in found if path.parts[len(ROOT.parts) : len(ROOT.parts) + 2] not in APART]
     data += [path for path in (ROOT / "clients" / "browser").rglob("*") if path.is_file()]

@@ -94,6 +94,8 @@ def port() -> Iterator[str]:
 
 def test_the_small_one_speaks_is_well_and_stops_in_time(builder: Builder, port: str) -> None:
     image = builder.build("cpu")
+    loads = "from voicegate.engine.llm.cpu.library import load_library; print(load_library()._name)"
+    assert "/site-packages/voicegate/engine/llm/cpu/decode-" in told_by(builder, image, loads)
     settings = {"VOICEGATE_PORT": port, "VOICEGATE_API_KEY": _KEY, "VOICEGATE_THREADS": "1"}
     command = builder.inside(image, [*image.entrypoint, *image.command], **settings)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as container:

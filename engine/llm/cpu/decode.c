@@ -21,11 +21,12 @@ struct model {
     const float *vectors;    /* of each layer norm, bias of qkv, norm; then the last norm, and the head's bias */
     const float *rotary;     /* [positions, head_dim / 2, 2]: cosine and sine */
     float *cache;            /* [layers, 2, slots, kv_heads, max_positions, head_dim], as KvCache.data */
-    float *scratch;          /* scratch_floats of decoder.py says how many */
+    float *scratch;          /* _scratch_floats of decoder.py says how many */
     float eps, score_scale;
 };
 
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLLED(k, count) _Pragma("GCC unroll 4") for (int k = 0; k < count; k++)
 #define LOAD OP(loadu_ps)
 #define STORE OP(storeu_ps)
 #define ALL OP(set1_ps)
@@ -102,24 +103,16 @@ TARGET INLINE void OF(tile)(const uint16_t *const weights[4], const float *x, in
                             float sums[ROWS][4])
 {
     V all[ROWS][4];
-#pragma GCC unroll 4
-    for (int row = 0; row < rows; row++)
-#pragma GCC unroll 4
-        for (int k = 0; k < 4; k++)
-            all[row][k] = ALL(0.0f);
+    UNROLLED(row, rows) UNROLLED(k, 4) all[row][k] = ALL(0.0f);
     for (int64_t i = 0; i < in; i += LANES) {
         const V w[4] = {WIDEN(weights[0] + i), WIDEN(weights[1] + i), WIDEN(weights[2] + i), WIDEN(weights[3] + i)};
-#pragma GCC unroll 4
-        for (int row = 0; row < rows; row++) {
+        UNROLLED(row, rows)
+        {
             const V v = LOAD(x + row * in + i);
-#pragma GCC unroll 4
-            for (int k = 0; k < 4; k++)
-                all[row][k] = FMA(w[k], v, all[row][k]);
+            UNROLLED(k, 4) all[row][k] = FMA(w[k], v, all[row][k]);
         }
     }
-#pragma GCC unroll 4
-    for (int row = 0; row < rows; row++)
-        _mm_storeu_ps(sums[row], OF(sums)(all[row][0], all[row][1], all[row][2], all[row][3]));
+    UNROLLED(row, rows) _mm_storeu_ps(sums[row], OF(sums)(all[row][0], all[row][1], all[row][2], all[row][3]));
 }
 
 /* to[rows, out] = x[rows, in] * weights[out, in] + added; `added` may be NULL, or `to`, and has rows `stride` apart.
@@ -130,8 +123,7 @@ TARGET static void OF(multiply)(const uint16_t *weights, const float *x, int64_t
     for (int64_t o = 0; o < out; o += 4) {
         const uint16_t *four[4];
         const int64_t num = out - o < 4 ? out - o : 4;
-        for (int64_t k = 0; k < 4; k++)
-            four[k] = weights + (o + (k < num ? k : num - 1)) * in;
+        UNROLLED(k, 4) four[k] = weights + (o + (k < num ? k : num - 1)) * in;
         for (int64_t first = 0; first < rows; first += ROWS) {
             float sums[ROWS][4];
             const float *inputs = x + first * in;
@@ -166,13 +158,13 @@ TARGET static void OF(normalise)(const float *x, const float *weight, int64_t ro
     }
 }
 
-/* scores[count] -> their softmax, times m->score_scale before; up to the next multiple of LANES there is 0. */
+/* scores[count] -> softmax of m->score_scale times them; there is 0 up to the next multiple of LANES. */
 TARGET static void OF(weigh)(const struct model *m, float *scores, int64_t count)
 {
     const int64_t padded = (count + LANES - 1) / LANES * LANES;
-    float lanes[LANES], most = scores[0];
     for (int64_t at = count; at < padded; at++)
-        scores[at] = most;
+        scores[at] = scores[0];
+    float lanes[LANES], most = scores[0];
     V greatest = ALL(most), total = ALL(0.0f);
     for (int64_t at = 0; at < padded; at += LANES)
         greatest = OP(max_ps)(greatest, LOAD(scores + at));
@@ -181,8 +173,7 @@ TARGET static void OF(weigh)(const struct model *m, float *scores, int64_t count
         most = lanes[lane] > most ? lanes[lane] : most;
     for (int64_t at = 0; at < padded; at += LANES)
         STORE(scores + at, OF(exponential)((LOAD(scores + at) - ALL(most)) * ALL(m->score_scale)));
-    for (int64_t at = count; at < padded; at++)
-        scores[at] = 0.0f;
+    memset(scores + count, 0, (padded - count) * sizeof(float));
     for (int64_t at = 0; at < padded; at += LANES)
         total = total + LOAD(scores + at);
     const V scale = ALL(1.0f / OF(sum)(total));
@@ -198,8 +189,7 @@ TARGET static void OF(attend)(const struct model *m, const float *query, const f
     const int64_t group = m->heads / m->kv_heads, dim = m->head_dim, padded = (count + LANES - 1) / LANES * LANES;
     int64_t four[4];
     for (int64_t at = 0; at < count; at += 4) {
-        for (int64_t k = 0; k < 4; k++)
-            four[k] = (at + k < count ? at + k : count - 1) * dim;
+        UNROLLED(k, 4) four[k] = (at + k < count ? at + k : count - 1) * dim;
         for (int64_t head = 0; head < group; head++) {
             V a = ALL(0.0f), b = a, c = a, d = a;
             for (int64_t i = 0; i < dim; i += LANES) {
@@ -216,8 +206,7 @@ TARGET static void OF(attend)(const struct model *m, const float *query, const f
         OF(weigh)(m, scores + head * padded, count);
     memset(to, 0, group * dim * sizeof(float));
     for (int64_t at = 0; at < count; at += 4) {
-        for (int64_t k = 0; k < 4; k++)
-            four[k] = (at + k < count ? at + k : count - 1) * dim;
+        UNROLLED(k, 4) four[k] = (at + k < count ? at + k : count - 1) * dim;
         for (int64_t head = 0; head < group; head++) {
             const float *w = scores + head * padded + at;
             const V a = ALL(w[0]), b = ALL(w[1]), c = ALL(w[2]), d = ALL(w[3]);

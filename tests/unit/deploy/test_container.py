@@ -20,6 +20,7 @@ from tests.integration.wire_client import running
 from tests.support.dockerfile import ROOT, TARGETS, image, instructions, settings, stages
 from tests.support.polling import until
 from voicegate.engine.fake.engine import FakeEngine
+from voicegate.engine.llm.cpu import library
 from voicegate.gateway.config import from_environment
 
 DOCKER_STOP_S = 10.0  # what `docker stop` gives where nobody says more
@@ -185,6 +186,15 @@ def test_tools_that_build_are_left_behind() -> None:
         "tensorrt-llm": {"libopus0"},
     }
     assert not [line for target in TARGETS for line in image(target) if "pip wheel" in line]
+
+
+def test_what_c_becomes_is_in_the_wheel_of_an_image_without_a_compiler() -> None:
+    """The folder is the package's own: what is compiled elsewhere would not be packed."""
+    (made,) = [line for line in stages()["wheels"] if "pip wheel" in line]
+    assert f"python -m {library.__name__} engine/llm/cpu && pip wheel" in made
+    assert library.SOURCE.resolve() == ROOT / "engine/llm/cpu/decode.c"
+    (installed,) = [line for line in stages()["wheels"] if "apt-get install" in line]
+    assert {"gcc", "libc6-dev"} <= set(installed.split())
 
 
 def test_hadolint_finds_nothing_wrong() -> None:
