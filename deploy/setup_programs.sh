@@ -1,6 +1,6 @@
 #!/bin/sh
 # Programs that some tests run: HAProxy, nginx and Caddy those of deploy/'s configurations and of the docs, Firefox and a
-# PulseAudio without a sound card those of the browser client, Redis (or Valkey) those of shared jobs, g++ that of a CUDA kernel on a CPU, npm what
+# PulseAudio without a sound card those of the browser client, Redis (or Valkey) those of shared jobs, g++ that of a CUDA kernel on a CPU, and with its gcc that of decode.c, npm what
 # setup_typescript.sh and setup_node.sh install. Some start services or change a desktop's sound, so all are installed
 # where CI runs alone; elsewhere those tests are skipped, and say so. Never fails: in CI the tests do.
 set -eu
