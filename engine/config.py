@@ -142,7 +142,7 @@ class EngineConfig:
     growing_share: float = 0.0
 
     # Speech tokens in the flow's first block, behind a prompt of any length (docs/adr/0007). Lower -> first audio
-    # sooner, but less of it to cover the second block, which takes 0.3 s on two cores with AVX-512 and 0.5 without
+    # sooner, but less of it to cover the second block, which takes longer where torch decodes on a CPU
     # (docs/adr/0018).
     first_block_tokens: int = 0
     # First block of a text that is whole when its first pass begins, where few have work, no seed was given, the speed
@@ -194,15 +194,15 @@ class EngineConfig:
                     "and 0 leaves it to the device"
                 )
 
-    def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU, *, has_wide_vectors: bool = True) -> "EngineConfig":
+    def resolved(self, device_type: str, gpu: Gpu = REFERENCE_GPU, *, decodes_in_c: bool = True) -> "EngineConfig":
         """With the device's own numbers where this has 0; `device_type` is cpu or cuda.
 
-        `has_wide_vectors`: a CPU's have 512 bits.
+        `decodes_in_c`: on a CPU (engine/llm/cpu); torch's decodes take twice as long.
         """
         is_gpu = device_type == "cuda"
         max_flow_batch = self.max_flow_batch or (gpu.share_of(34) if is_gpu else 4)
         # A GPU's steps are so short that a block of 10 tokens is followed in time by the next, also by words.
-        first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12 if has_wide_vectors else 17)
+        first_block_tokens = self.first_block_tokens or (10 if is_gpu else 12 if decodes_in_c else 17)
         has_two = is_gpu and not self.first_block_tokens and gpu.memory_bytes >= _TWO_LAYOUTS_BYTES
         max_buffered_flow_batch = gpu.share_of(84) if is_gpu and not self.max_flow_batch else max_flow_batch
         return replace(

@@ -13,6 +13,7 @@ from voicegate.engine.cores import usable_cores
 from voicegate.engine.device.lanes import CudaLane, Lane, on_device
 from voicegate.engine.device.shared_cores import SharedCores, SharedHostLane
 from voicegate.engine.interface import EngineError
+from voicegate.engine.llm.cpu.decoder import can_decode
 
 if TYPE_CHECKING:
     from voicegate.engine.load.seams import Layout
@@ -79,7 +80,7 @@ def resolved_for_device(config: EngineConfig) -> EngineConfig:
 
 
 def resolved_for_cpu(config: EngineConfig) -> EngineConfig:
-    return config.resolved("cpu", has_wide_vectors=torch.backends.cpu.get_cpu_capability().startswith("AVX512"))
+    return config.resolved("cpu", decodes_in_c=can_decode())
 
 
 def gpu_of(device: torch.device) -> Gpu:

@@ -46,6 +46,14 @@ def vectors_of_processor() -> str | None:
     return "avx2" if capability == "AVX2" else None
 
 
+def can_decode() -> bool:
+    """Whether decode.c runs here, for models that it fits; at a user's first call it is compiled."""
+    try:
+        return vectors_of_processor() is not None and load_library() is not None
+    except NoLibrary:
+        return False
+
+
 def fits(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) -> bool:
     """Whether decode.c is written for such a model: small, stored as float16, of widths that fill its vectors."""
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)

@@ -52,12 +52,12 @@ def test_what_is_left_open_suits_the_device() -> None:
         assert min(resolved.max_utterances, resolved.max_flow_batch, resolved.first_block_tokens) > 0
 
 
-def test_a_cpu_with_narrower_vectors_has_more_to_play_while_it_makes_the_second_block() -> None:
+def test_a_cpu_that_decodes_by_torch_has_more_to_play_while_it_makes_the_second_block() -> None:
     config = EngineConfig(Path("m"))
-    narrow = config.resolved("cpu", has_wide_vectors=False)
-    assert (narrow.first_block_tokens, config.resolved("cpu").first_block_tokens) == (17, 12)
-    assert narrow.whole_first_block_tokens == 17
-    assert replace(config, first_block_tokens=9).resolved("cpu", has_wide_vectors=False).first_block_tokens == 9
+    slower = config.resolved("cpu", decodes_in_c=False)
+    assert (slower.first_block_tokens, config.resolved("cpu").first_block_tokens) == (17, 12)
+    assert slower.whole_first_block_tokens == 17
+    assert replace(config, first_block_tokens=9).resolved("cpu", decodes_in_c=False).first_block_tokens == 9
 
 
 @pytest.mark.parametrize(
