@@ -239,7 +239,7 @@ def _with_outputs(model: bytes, names: tuple[str, ...]) -> onnxruntime.Inference
 
 
 def _last_pause(symbols: Sequence[str], ends: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Of an utterance that more follows: the frames of its last mark, or of the blank behind it where it has none."""
+    """The frames of an utterance's last mark, or of the blank behind it where it has none. More symbols follow."""
     last = max((place for place, symbol in enumerate(symbols) if symbol.isalpha()), default=0)
     return int(ends[last]), int(ends[max(len(symbols) - 1, last + 1)])
 
