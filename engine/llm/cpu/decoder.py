@@ -48,10 +48,13 @@ def vectors_of_processor() -> str | None:
 
 def can_decode() -> bool:
     """Whether decode.c runs here, for models that it fits; at a user's first call it is compiled."""
+    if vectors_of_processor() is None:
+        return False
     try:
-        return vectors_of_processor() is not None and load_library() is not None
+        load_library()
     except NoLibrary:
         return False
+    return True
 
 
 def fits(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) -> bool:
