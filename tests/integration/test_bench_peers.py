@@ -98,7 +98,7 @@ def test_upstreams_classes_are_given_a_text_whole_and_as_it_is_written(tmp_path:
             assert row["outcomes"]["done"] == row["first_audio_ms"]["num"] > 0
         log = (tmp_path / "logs" / f"{name}.log").read_text()
         assert (upstream.GROWING in log) is (name == "upstream-generator")
-        assert f"{upstream.STEPS} 4" in log  # those that model.json asks for
+        assert f"{upstream.STEPS} 2" in log  # those that model.json asks for
 
 
 def test_upstream_makes_the_voice_that_it_has_not(tmp_path: Path) -> None:
