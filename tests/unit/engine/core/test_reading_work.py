@@ -16,9 +16,8 @@ from voicegate.engine.interface import SpeakingMode
 from voicegate.engine.text.pronunciation import Pronunciation
 
 MODES = [SpeakingMode.CLAUSE, SpeakingMode.BISTREAM]
-# A call of Python or C takes about 0.1 us: a bite of so many is about a millisecond, but for what its patterns scan.
-# It has 7,000 in a process of its own, and up to 10,060 behind other tests, which fill the caches of patterns.
-MAX_CALLS_A_BITE = 12_000
+# A call of Python or C takes about 0.1 us: a bite of so many is below a millisecond, but for what its patterns scan.
+MAX_CALLS_A_BITE = 10_000
 
 
 Unit = Callable[[random.Random], str]
