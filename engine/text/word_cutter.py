@@ -215,7 +215,8 @@ def _may_belong(held: str, start: str, rules: WordRules) -> bool:
         return rules.kind(held_stem) is not Kind.NUMBER or may_be_code or _OF.startswith(start)
     stem, tail = split_tail(start)
     is_month = rules.may_be_month(start, stem)
-    is_unit = any(word.startswith(start.removesuffix(tail)) for word in rules.after_number)
+    unit = start.removesuffix(tail)
+    is_unit = any(word.startswith(unit) for word in rules.after_number)
     if held in rules.links:
         return is_month or (is_unit and held != _OF)
     may_be_link = any(link.startswith(start) for link in rules.links)
