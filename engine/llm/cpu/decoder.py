@@ -18,9 +18,10 @@ from voicegate.engine.model.config import LlmConfig
 
 log = structlog.get_logger()
 
-# Multiplications of one position, up to which one thread computes it here. Higher -> the other cores idle through long
-# steps of a larger LLM; lower -> a small one waits for torch.
-_MAX_PRODUCTS: Final = 60_000_000
+# Multiplications up to which a CPU has one thread, of a position for C and of a step for torch: a decode is some thirty
+# small products, and before each of them the others would have to be woken (docs/adr/0018). Higher -> the other cores
+# idle in larger steps.
+ONE_THREADS_PRODUCTS: Final = 60_000_000
 _WIDTHS_ARE_MULTIPLES_OF: Final = 16  # decode.c's longest vector
 
 
@@ -61,7 +62,7 @@ def fits(config: LlmConfig, state_dict: Mapping[str, torch.Tensor]) -> bool:
     """Whether decode.c is written for such a model: small, stored as float16, of widths that fill its vectors."""
     widths = (config.hidden_size, config.intermediate_size, config.head_dim)
     return (
-        num_products(config) <= _MAX_PRODUCTS
+        num_products(config) <= ONE_THREADS_PRODUCTS
         and all(width % _WIDTHS_ARE_MULTIPLES_OF == 0 for width in widths)
         and all(state_dict[name].dtype == torch.float16 for name in _matrix_names(config))
     )

@@ -6,7 +6,6 @@ C each, where that can be had (engine/llm/cpu).
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Final
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from voicegate.engine.device.capture import NOTHING_TO_CAPTURE
 from voicegate.engine.device.lanes import HOST_LANE, Lane
 from voicegate.engine.device.one_thread import OneThread
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
-from voicegate.engine.llm.cpu.decoder import decoder_of
+from voicegate.engine.llm.cpu.decoder import ONE_THREADS_PRODUCTS, decoder_of
 from voicegate.engine.llm.feed import Feed
 from voicegate.engine.llm.runner import Live, LlmRunner
 from voicegate.engine.llm.torch.kv_cache import KvCache, RaggedAttention, Span
@@ -24,10 +23,6 @@ from voicegate.engine.llm.torch.slot_samplers import slot_sampler
 from voicegate.engine.model.config import LlmConfig, Sampling
 
 _Work = tuple[Live, Feed]  # a sequence and what this step feeds it
-
-# Multiplications of a step, up to which a CPU does it in one thread: a decode is some thirty small products, and before
-# each of them the others would have to be woken (docs/adr/0018). Higher -> the other cores idle in larger steps.
-_ONE_THREADS_PRODUCTS: Final = 60_000_000
 
 
 class TorchLlmRunner(LlmRunner):
@@ -55,7 +50,7 @@ class TorchLlmRunner(LlmRunner):
         super().__init__(config, lane, num_slots=num_slots, max_positions=max_positions)
         self._device = torch.device(device)
         is_cpu = self._device.type == "cpu"
-        self._num_lines_of_one_thread = _ONE_THREADS_PRODUCTS // num_products(config) if is_cpu else 0
+        self._num_lines_of_one_thread = ONE_THREADS_PRODUCTS // num_products(config) if is_cpu else 0
         self._model = LlmModel(config, state_dict, device=device, dtype=dtype)
         self._cache = KvCache(
             config,

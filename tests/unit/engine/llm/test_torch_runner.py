@@ -334,7 +334,7 @@ def test_a_step_of_few_lines_has_one_thread_and_larger_ones_have_all(monkeypatch
         return forward(model, embeddings, attention)
 
     monkeypatch.setattr(LlmModel, "forward", spy)
-    monkeypatch.setattr(torch_runner, "_ONE_THREADS_PRODUCTS", 2 * num_products(CONFIG))
+    monkeypatch.setattr(torch_runner, "ONE_THREADS_PRODUCTS", 2 * num_products(CONFIG))
     runner = make_runner()
     for index in range(3):
         runner.add(request(index))

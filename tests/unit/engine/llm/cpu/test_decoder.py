@@ -104,7 +104,7 @@ def test_it_is_for_small_models_that_are_stored_in_half_width(monkeypatch: pytes
     assert not fits(CONFIG, {name: tensor.bfloat16() for name, tensor in state.items()})
     for width in ("hidden_size", "intermediate_size", "head_dim"):
         assert not fits(replace(CONFIG, **{width: getattr(CONFIG, width) + 8}), state)
-    monkeypatch.setattr(decoder, "_MAX_PRODUCTS", 1000)
+    monkeypatch.setattr(decoder, "ONE_THREADS_PRODUCTS", 1000)
     assert not fits(CONFIG, state)
 
 
