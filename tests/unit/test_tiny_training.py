@@ -33,11 +33,14 @@ from models.tiny.training import (
     evaluate,
     export,
     flow,
+    hibari_teacher,
+    kokoro_teacher,
     kokoro_weights,
     llm,
     lost_words,
     pack,
     prompts,
+    question_pitch,
     run,
     shards,
     speech_tokenizer,
@@ -541,7 +544,7 @@ def test_sentences_are_measured_by_the_recogniser_that_is_asked_for() -> None:
 def test_utterances_of_one_length_are_spoken_together() -> None:
     """The decoder normalises over an utterance's whole time: one that is padded would sound different."""
     sized = [(4, 0), (9, 1), (4, 2), (4, 3), (0, 4)]
-    assert list(teachers._batches(sized, most=8)) == [[1], [3, 2], [0], [4]]
+    assert list(kokoro_teacher._batches(sized, most=8)) == [[1], [3, 2], [0], [4]]
 
 
 @pytest.mark.parametrize(
@@ -556,7 +559,7 @@ def test_what_kokoro_says_after_an_utterance_is_cut_off_in_its_last_pause(
     text: str, ends: list[int], expected: tuple[int, int]
 ) -> None:
     """It is said since Kokoro-82M adds a sound to what it says last."""
-    assert teachers._last_pause(text, np.array(ends)) == expected
+    assert kokoro_teacher._last_pause(text, np.array(ends)) == expected
 
 
 def test_speech_is_cut_at_the_quietest_place_of_a_pause() -> None:
@@ -564,9 +567,76 @@ def test_speech_is_cut_at_the_quietest_place_of_a_pause() -> None:
     samples[300 * 64 : 300 * 66] = 0.0
     samples[300 * 80 :] = 0.0  # behind the pause
     whole = teachers.Spoken(samples, np.arange(100, dtype=np.float32), np.arange(100, dtype=np.uint8))
-    cut = teachers._cut(whole, 60, 70)
+    cut = kokoro_teacher._cut(whole, 60, 70)
     assert 63 <= len(cut.pitch_hz) <= 66
     assert len(cut.samples) == 300 * len(cut.pitch_hz) == 300 * len(cut.symbols)
+
+
+@pytest.mark.parametrize(
+    ("phonemes", "questions"),
+    [
+        ("ˌɪz ðˈæt ˌOkˈA?", ["ˌɪz ðˈæt ˌOkˈA"]),
+        ("jˌu wˈɑnt tə ɡˌO, ɹˈIt?", ["jˌu wˈɑnt tə ɡˌO, ɹˈIt"]),
+        ("ˌI nˈO. kæn ju kˈʌm? jˈɛs.", [" kæn ju kˈʌm"]),
+        ("wˌɛɹ ɪz ˈɑnə?", []),  # where
+        ("wˌʌts ðˈæt?", []),  # what's
+        ("sˈɔɹi, hˌu ɪz ɪt?", []),  # who, after a clause
+        ("tˈi ˌɔɹ kˈɔfi?", []),  # or
+        ("ˌɪz ðˈæt ˌOkˈA", []),
+        ("?", []),
+    ],
+)
+def test_questions_that_yes_or_no_answers_are_found(phonemes: str, questions: list[str]) -> None:
+    found = question_pitch.yes_no_questions(phonemes)
+    assert [phonemes[first:mark] for first, mark in found] == questions
+
+
+def raised(phonemes: str, pitch_hz: np.ndarray, level_db: np.ndarray) -> np.ndarray:
+    """Ten values a symbol, 80 a second, after five that the teachers' phonemes are late."""
+    return question_pitch.rising(pitch_hz, level_db, phonemes, 5 + 10 * np.arange(len(phonemes) + 1), 80)
+
+
+def test_a_question_rises_from_its_last_stressed_vowel_to_where_it_is_faint() -> None:
+    phonemes = "ɪz ˈɑnə?"
+    pitch_hz, level_db = np.full(85, 100, np.float32), np.zeros(85, np.float32)
+    pitch_hz[75:], level_db[70:] = 0, -40
+    after = raised(phonemes, pitch_hz, level_db)
+    assert after[:30].tolist() == pitch_hz[:30].tolist(), "nothing changes before the vowel"
+    assert after[31:37].min() < 95, "it falls a little first"
+    assert (np.diff(after[37:70]) > 0).all()
+    assert after[69:75] == pytest.approx(100 * 2 ** (7.5 / 12), rel=0.01)
+    assert after[75:].tolist() == [0] * 10, "no voice comes where none was"
+
+
+@pytest.mark.parametrize("phonemes", ["ɪz ˈɑnə.", "ɪz ɑnəə?"])
+def test_statements_and_what_has_no_stress_stay_as_they_were(phonemes: str) -> None:
+    pitch_hz = np.linspace(120, 90, 85, dtype=np.float32)
+    assert raised(phonemes, pitch_hz, np.zeros(85, np.float32)).tolist() == pitch_hz.tolist()
+
+
+def test_a_silent_question_is_left_alone() -> None:
+    assert raised("ɪz ˈɑnə?", np.zeros(85, np.float32), np.full(85, -120, np.float32)).tolist() == [0] * 85
+
+
+def test_a_creak_becomes_harmonics_of_its_loudness() -> None:
+    """hibari's last syllables follow no pitch: most of them lies in the free part of the spectrum."""
+    spectra = [np.full((601, 20), value, np.float32) for value in (-6.0, 0.3, -8.0, -2.0, 1.0)]
+    pitch_hz, changed = np.full(20, 200, np.float32), np.arange(12, 20)
+    harmonic, phase, noise, free, _ = hibari_teacher._with_clear_pitch(spectra, pitch_hz, changed)
+    energy = np.exp(2 * harmonic[70, 15]) * 1.5 * 20 / 200  # a harmonic each ten bins of 20 Hz
+    assert energy == pytest.approx(np.exp(-4) + np.exp(-12) * 0.15, rel=0.01)
+    assert (phase[:, 12:] == 0).all()
+    assert (free[:150, 12:] < -20).all()
+    assert (noise == -8).all()
+    assert all(
+        (part[:, :12] == before[:, :12]).all()
+        for part, before in zip((harmonic, phase, free), (spectra[0], spectra[1], spectra[3]), strict=True)
+    )
+
+
+def test_a_voiced_end_is_left_as_hibari_made_it() -> None:
+    spectra = [np.full((601, 20), value, np.float32) for value in (0.0, 0.3, -8.0, -6.0, 1.0)]
+    assert hibari_teacher._with_clear_pitch(spectra, np.full(20, 200, np.float32), np.arange(12, 20)) is spectra
 
 
 @torch.no_grad()

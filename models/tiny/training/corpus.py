@@ -17,8 +17,10 @@ import torch
 
 from voicegate.engine.voices.features import mel_24k
 
+from .hibari_teacher import Hibari
+from .kokoro_teacher import kokoro
 from .shards import FRAMES_PER_S, SAMPLES_PER_FRAME, Utterance, write_shard
-from .teachers import PITCH_HOP, Hibari, Spoken, Teacher, kokoro
+from .teachers import PITCH_HOP, Spoken, Teacher
 from .voices import VOICES
 
 _LEAD_SAMPLES, _TAIL_SAMPLES = 1_920, 3_840  # of quiet before and after speech: 80 and 160 ms

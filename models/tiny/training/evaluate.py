@@ -26,6 +26,7 @@ from voicegate.bench.word_errors import word_errors
 from voicegate.engine.interface import SpeakingMode
 
 from .held_out import HELD_OUT, QUESTIONS
+from .teachers import Teacher
 from .voices import VOICES
 
 RATE_HZ: Final = 24_000
@@ -131,8 +132,8 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def teacher(name: str, kokoro: Path | None) -> Speaker:
     from .corpus import utterance  # noqa: PLC0415 - the teachers are installed where they are measured
-    from .teachers import Hibari, Teacher  # noqa: PLC0415
-    from .teachers import kokoro as kokoro_of  # noqa: PLC0415
+    from .hibari_teacher import Hibari  # noqa: PLC0415
+    from .kokoro_teacher import kokoro as kokoro_of  # noqa: PLC0415
 
     voice = VOICES[name]
     reader = Hibari()
