@@ -111,14 +111,15 @@ async def test_a_job_that_was_cancelled_is_told(tmp_path: Path, soon: None) -> N
 async def test_it_is_told_again_where_it_was_not_taken(
     tmp_path: Path, soon: None, bad: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("voicegate.gateway.server.jobs.webhooks._TIMEOUT_S", 0.3)
+    if bad is None:  # else a busy machine would not take the third answer in time
+        monkeypatch.setattr("voicegate.gateway.server.jobs.webhooks._TIMEOUT_S", 0.3)
     async with receiving(bad, bad, OK) as receiver:
         async with serving(**settings_for(receiver, tmp_path)) as served, client_of(served.url) as client:
             await until_ended(client, await added(client, "One.", webhook=f"{receiver.url}/hooks"))
             async with connect_to(served.url) as live:
                 await live.speak("a", "Hello there.")
                 await live.until_done("a")
-            await receiver.until(lambda it: len(it.came) == 3)
+            await receiver.until(lambda it: len(it.came) >= 3)
         assert {line for line, _, _ in receiver.came} == {"POST /hooks HTTP/1.1"}, "no redirect is followed"
         assert len({headers["webhook-id"] for _, headers, _ in receiver.came}) == 1
 
