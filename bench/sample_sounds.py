@@ -19,8 +19,7 @@ from voicegate.gateway.cli.terminal import CommandError
 from voicegate.gateway.config import GatewayConfig
 
 TEXT: Final = "Good morning, and thank you for waiting. Your train to the coast leaves in twenty five minutes."
-# Equal files for equal voices. With six of 25 seeds the man says a part twice, the woman with two; the first has none.
-_SEED: Final = 1
+_SEED: Final = 1  # equal files for equal voices
 
 
 async def make(model_dir: Path | None, directory: Path, voices: Sequence[str]) -> list[Path]:
