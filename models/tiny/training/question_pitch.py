@@ -13,7 +13,7 @@ import numpy.typing as npt
 _MARKS: Final = ".?!"
 _STRESSED: Final = "ˈ"
 _NO_SOUND_OF_ITS_OWN: Final = str.maketrans("", "", "ˈˌ")
-# What, where, when, who, whose, why, how, which: with 's, too. Such questions fall in English, as those with "or" do.
+# Questions with what, where, when, who, whose, why, how, which (with 's, too) fall in English, as those with "or" do.
 _ASKING: Final = frozenset(
     word + ending for word in ("wʌt", "wɛɹ", "wɛn", "hu", "wI", "hW", "wɪʧ") for ending in ("", "s", "z")
 )
