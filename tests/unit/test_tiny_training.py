@@ -14,6 +14,7 @@ import wave
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pytest
@@ -581,6 +582,12 @@ def test_speech_is_cut_at_the_quietest_place_of_a_pause() -> None:
         ("wˌɛɹ ɪz ˈɑnə?", []),  # where
         ("wˌʌts ðˈæt?", []),  # what's
         ("sˈɔɹi, hˌu ɪz ɪt?", []),  # who, after a clause
+        ("ænd hˌW ɑɹ ju?", []),  # and how
+        ("ɪn wˌɪʧ ɹˈum?", []),  # in which
+        ("tu hˌum?", []),  # to whom
+        ("ˌO; wˌɛnz ɪt?", []),  # when's, after another mark
+        ("wˌI nˈɑt?", []),
+        ("ɪz ðˈæt wˌʌt ju wˈɑnt?", ["ɪz ðˈæt wˌʌt ju wˈɑnt"]),  # is that what
         ("tˈi ˌɔɹ kˈɔfi?", []),  # or
         ("ˌɪz ðˈæt ˌOkˈA", []),
         ("?", []),
@@ -606,6 +613,65 @@ def test_a_question_rises_from_its_last_stressed_vowel_to_where_it_is_faint() ->
     assert (np.diff(after[37:70]) > 0).all()
     assert after[69:75] == pytest.approx(100 * 2 ** (7.5 / 12), rel=0.01)
     assert after[75:].tolist() == [0] * 10, "no voice comes where none was"
+
+
+def test_a_question_without_a_strong_stress_rises_from_its_last_weak_one() -> None:
+    pitch_hz = np.full(75, 100, np.float32)
+    after = raised("ˌɪz ɪt?", pitch_hz, np.zeros(75, np.float32))
+    assert after[69] > 140
+
+
+def test_the_pitch_of_a_short_vowel_does_not_leap() -> None:
+    """A stop of 50 ms is no place for nine semitones: it begins higher."""
+    level_db = np.zeros(85, np.float32)
+    level_db[46:] = -40
+    notes = 12 * np.log2(raised("ɪz ˈɑnə?", np.full(85, 100, np.float32), level_db)[35:47] / 100)
+    assert np.diff(notes).max() < 50 / 80 + 0.1
+
+
+def test_a_vowel_of_two_values_is_left_alone() -> None:
+    pitch_hz, level_db = np.full(85, 100, np.float32), np.zeros(85, np.float32)
+    level_db[33:] = -40
+    assert raised("ɪz ˈɑnə?", pitch_hz, level_db).tolist() == pitch_hz.tolist()
+
+
+def test_a_teachers_durations_say_where_a_question_rises() -> None:
+    """The pauses before and after the text have durations, too."""
+    phonemes = "ɪz ˈɑ? nˈoʊ."
+    durations = np.array([7, *[4] * len(phonemes), 9])
+    pitch_hz, vocabulary = np.full(durations.sum(), 100, np.float32), dict.fromkeys(phonemes, 1)
+    after = teachers.with_raised_questions(
+        pitch_hz, np.zeros(len(pitch_hz), np.float32), phonemes, vocabulary, durations
+    )
+    # The stress mark is the fourth symbol, the question mark the sixth. Both teachers are five values late.
+    assert np.flatnonzero(after != pitch_hz).tolist() == list(range(7 + 3 * 4 - 5, 7 + 6 * 4 - 5))
+
+
+class PlainSynthesis:
+    """In place of hibari's network and synthesis, which are not installed for tests: the samples are the pitch."""
+
+    vocab: Final = dict.fromkeys("ɪz ˈɑnə?.", 1)
+
+    def ids(self, phonemes: str) -> list[int]:
+        return [0] * (len(phonemes) + 2)
+
+    def run(self, _: None, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+        num_symbols = feeds["ids"].shape[1]
+        spectra = [np.full((1, 601, 10 * num_symbols), value, np.float32) for value in (0, 0, 0, -9, 0)]
+        return [*spectra, np.full((1, 10 * num_symbols), 100, np.float32), np.full((1, num_symbols), 5)]
+
+    def synth(self, *parts: np.ndarray) -> np.ndarray:
+        return np.repeat(parts[5], teachers.PITCH_HOP)
+
+
+def test_what_hibari_says_and_what_is_told_of_it_rise() -> None:
+    voice = object.__new__(hibari_teacher.Hibari)
+    voice._hibari = voice._dsp = voice._session = PlainSynthesis()
+    voice._random = None
+    asked, told = voice.speak("ɪz ˈɑnə?"), voice.speak("ɪz ˈɑnə.")
+    assert asked.samples.max() > 150
+    assert asked.pitch_hz.tolist() == asked.samples[:: teachers.PITCH_HOP].tolist()
+    assert set(told.samples) == set(told.pitch_hz) == {100}
 
 
 @pytest.mark.parametrize("phonemes", ["ɪz ˈɑnə.", "ɪz ɑnəə?"])

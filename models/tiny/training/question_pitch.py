@@ -4,6 +4,8 @@ Both teachers let these questions fall, as their statements do (README, "The pit
 before the samples are made, so it is changed there.
 """
 
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -11,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 _MARKS: Final = ".?!"
-_STRESSED: Final = "ˈ"
-_NO_SOUND_OF_ITS_OWN: Final = str.maketrans("", "", "ˈˌ")
-# Questions with what, where, when, who, whose, why, how, which (with 's, too) fall in English, as those with "or" do.
+_STRESSES: Final = "ˈˌ"  # the weaker one where a question has no other
+_NO_SOUND_OF_ITS_OWN: Final = str.maketrans("", "", _STRESSES)
+_CLAUSES_END: Final = re.compile(r"[,;:—…(]")
+# Questions with what, where, when, who, whose, why, how, which (with 's, too) and whom fall in English, as those with
+# "or" do. One other word may stand before: and how, at what.
 _ASKING: Final = frozenset(
-    word + ending for word in ("wʌt", "wɛɹ", "wɛn", "hu", "wI", "hW", "wɪʧ") for ending in ("", "s", "z")
+    ("hum", *(word + end for word in ("wʌt", "wɛɹ", "wɛn", "hu", "wI", "hW", "wɪʧ") for end in ("", "s", "z")))
 )
 _OR: Final = "ɔɹ"
 
@@ -24,6 +28,7 @@ _FALL_S: Final = 0.08  # to _LOW
 _MOST_SEMITONES_PER_S: Final = 50.0  # a short vowel does not get down to _LOW
 _FAINT_DB: Final = -20.0  # below the question's loudest: nobody hears pitch there, so it is up before
 _LATE_S: Final = 0.0625  # of both teachers' phonemes, against their samples
+_LEAST_VALUES: Final = 3  # of the pitch, that rise: fewer are no melody
 _VOICED_HZ: Final = 40
 
 Floats = npt.NDArray[np.float32]
@@ -40,9 +45,18 @@ def yes_no_questions(symbols: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _is_yes_no(phonemes: str) -> bool:
-    clauses = [clause.split() for clause in phonemes.translate(_NO_SOUND_OF_ITS_OWN).split(",")]
-    firsts = {clause[0] for clause in clauses if clause}
-    return bool(firsts) and not firsts & _ASKING and not any(_OR in clause for clause in clauses)
+    clauses = [clause.split() for clause in _CLAUSES_END.split(phonemes.translate(_NO_SOUND_OF_ITS_OWN))]
+    words = set(itertools.chain(*clauses))
+    beginnings = set(itertools.chain(*(clause[:2] for clause in clauses)))
+    return bool(words) and not beginnings & _ASKING and _OR not in words
+
+
+def _last_stress(symbols: Sequence[str]) -> int | None:
+    for stress in _STRESSES:
+        places = [place for place, symbol in enumerate(symbols) if symbol == stress]
+        if places:
+            return places[-1]
+    return None
 
 
 def rising(
@@ -50,7 +64,7 @@ def rising(
 ) -> Floats:
     """The pitch of an utterance, its questions raised.
 
-    pitch_hz, level_db: [values]; the pitch is 0 where unvoiced. begins: [symbols + 1], the value at which each symbol
+    pitch_hz, level_db: [values]; a pitch below 40 Hz is unvoiced. begins: [symbols + 1], the value at which each symbol
     begins.
     """
     pitch_hz = pitch_hz.copy()
@@ -58,11 +72,13 @@ def rising(
     for first, mark in yes_no_questions(symbols):
         begin, end = begins[first], begins[mark + 1]
         voiced = begin + np.flatnonzero(pitch_hz[begin:end] > _VOICED_HZ)
-        stressed = [begins[place] for place in range(first, mark) if symbols[place] == _STRESSED]
-        loud = voiced[level_db[voiced] > level_db[begin:end].max() + _FAINT_DB]
-        if not stressed or not len(loud) or loud[-1] - stressed[-1] < 3:
+        last = _last_stress(symbols[first:mark])
+        if last is None or not len(voiced):
             continue
-        changed = voiced[voiced >= stressed[-1]]
+        loud = voiced[level_db[voiced] > level_db[begin:end].max() + _FAINT_DB]
+        changed = voiced[voiced >= begins[first + last]]
+        if not len(loud) or loud[-1] - begins[first + last] < _LEAST_VALUES:
+            continue
         middle = 12 * np.log2(np.median(pitch_hz[voiced]))
         times = (changed - changed[0]) / values_per_s
         up_at = (loud[-1] - changed[0]) / values_per_s

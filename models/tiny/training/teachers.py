@@ -51,13 +51,14 @@ def level_db(samples: Floats) -> Floats:
 
 def with_raised_questions(
     pitch_hz: Floats,
-    level_db: Floats,
+    level: Floats,
     phonemes: str,
     vocabulary: Container[str],
     durations: npt.NDArray[np.generic],
 ) -> Floats:
+    """`level`: dB, [values] as the pitch. `durations`: of the pause before, each known symbol, and the pause after."""
     begins = symbol_ends(durations, len(pitch_hz))[:-1]
-    return rising(pitch_hz, level_db, known_symbols(phonemes, vocabulary), begins, SAMPLE_RATE_HZ / PITCH_HOP)
+    return rising(pitch_hz, level, known_symbols(phonemes, vocabulary), begins, SAMPLE_RATE_HZ / PITCH_HOP)
 
 
 def labelled(
