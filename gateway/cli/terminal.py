@@ -65,7 +65,8 @@ class Bar:
     _shown: ClassVar["Bar | None"] = None
 
     def __init__(self) -> None:
-        self._is_terminal = sys.stderr.isatty()
+        self._stream = sys.stderr
+        self._is_terminal = self._stream.isatty()
         self._drawn: tuple[str, int] | None = None
 
     def draw(self, part: str, share: float) -> None:
@@ -78,15 +79,15 @@ class Bar:
         Bar._shown = self
         self._drawn = (part, num_cells)
         bar = "#" * num_cells + "." * (_BAR_CELLS - num_cells)
-        sys.stderr.write(f"\r{part} [{bar}] {share:4.0%}")
-        sys.stderr.flush()
+        self._stream.write(f"\r{part} [{bar}] {share:4.0%}")
+        self._stream.flush()
 
     def clear(self) -> None:
         Bar._shown = None
         self._drawn = None
         if self._is_terminal:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
 
 
 def clear_bar() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from voicegate.gateway.cli.convert import TerminalProgress
 from voicegate.gateway.cli.main import run
-from voicegate.gateway.cli.terminal import Bar
 
 
 class Terminal(io.StringIO):
@@ -43,7 +42,6 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_part_of_unknown_size_has_an_empty_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(Bar, "_shown", None)  # the next command of this process would clear what is left
     progress = TerminalProgress()
     progress.begin("x", 0)
     progress.advance(5)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from voicegate.engine.load.progress import Named
-from voicegate.gateway.cli.terminal import Bar, StartProgress
+from voicegate.gateway.cli.terminal import StartProgress
 
 
 class Terminal(io.StringIO):
@@ -44,7 +44,6 @@ def test_a_shorter_bar_leaves_nothing_of_a_longer_one(monkeypatch: pytest.Monkey
     """Several engines may start at once, each with its name before the part."""
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(Bar, "_shown", None)  # the next command of this process would clear what is left
     progress = StartProgress()
     Named("cuda:10", progress).share("compiling kernels", 1, 2)
     Named("cuda:9", progress).share("compiling kernels", 1, 2)
