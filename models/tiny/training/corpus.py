@@ -21,7 +21,7 @@ from .hibari_teacher import Hibari
 from .kokoro_teacher import kokoro
 from .shards import FRAMES_PER_S, SAMPLES_PER_FRAME, Utterance, write_shard
 from .teachers import PITCH_HOP, Spoken, Teacher
-from .voices import VOICES
+from .voices import VOICES, TaughtVoice
 
 _LEAD_SAMPLES, _TAIL_SAMPLES = 1_920, 3_840  # of quiet before and after speech: 80 and 160 ms
 _QUIET: Final = 0.02  # of the loudest 10 ms
@@ -64,6 +64,15 @@ def _framed(samples: np.ndarray[tuple[int], np.dtype[np.float32]]) -> tuple[np.n
     return np.clip(framed * gain, -_PEAK, _PEAK), first
 
 
+def speaker_of(voice: TaughtVoice, reader: Hibari, kokoro_folder: Path | None, device: torch.device) -> Teacher:
+    """The voice's teacher. Raises SystemExit where Kokoro-82M's folder is not told."""
+    if voice.style is None:
+        return reader
+    if kokoro_folder is None:
+        raise SystemExit(f"{voice.style} is a voice of Kokoro-82M: --kokoro DIR")
+    return kokoro(kokoro_folder, voice.style, device)
+
+
 def _work(options: argparse.Namespace, worker: int) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(worker)
@@ -71,13 +80,10 @@ def _work(options: argparse.Namespace, worker: int) -> None:
     deadline = time.monotonic() + 60 * options.minutes
     voice = VOICES[options.voice]
     reader = Hibari()
-    speaker: Teacher = reader
-    lines_at_once = options.per_shard
-    if voice.style is not None:
-        cards = torch.cuda.device_count() if options.device == "cuda" else 0
-        device = torch.device("cuda", worker % cards) if cards else torch.device("cpu")
-        speaker = kokoro(options.kokoro, voice.style, device)
-        lines_at_once = options.lines_at_once
+    cards = torch.cuda.device_count() if options.device == "cuda" else 0
+    device = torch.device("cuda", worker % cards) if cards else torch.device("cpu")
+    speaker = speaker_of(voice, reader, options.kokoro, device)
+    lines_at_once = options.per_shard if speaker is reader else options.lines_at_once
     shards = _Shards(options, worker)
     texts = options.texts.read_text().splitlines()[options.first_line + worker :: options.workers]
     for first in range(0, len(texts), lines_at_once):

@@ -26,7 +26,6 @@ from voicegate.bench.word_errors import word_errors
 from voicegate.engine.interface import SpeakingMode
 
 from .held_out import HELD_OUT, QUESTIONS
-from .teachers import Teacher
 from .voices import VOICES
 
 RATE_HZ: Final = 24_000
@@ -131,17 +130,12 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def teacher(name: str, kokoro: Path | None) -> Speaker:
-    from .corpus import utterance  # noqa: PLC0415 - the teachers are installed where they are measured
+    from .corpus import speaker_of, utterance  # noqa: PLC0415 - the teachers are installed where they are measured
     from .hibari_teacher import Hibari  # noqa: PLC0415
-    from .kokoro_teacher import kokoro as kokoro_of  # noqa: PLC0415
 
     voice = VOICES[name]
     reader = Hibari()
-    speaker: Teacher = reader
-    if voice.style is not None:
-        if kokoro is None:
-            raise SystemExit(f"{name} is spoken by Kokoro-82M: --kokoro DIR")
-        speaker = kokoro_of(kokoro, voice.style, torch.device("cpu"))
+    speaker = speaker_of(voice, reader, kokoro, torch.device("cpu"))
     return lambda text, seed: utterance(speaker.speak(reader.phonemes(text)), text, voice.number).samples
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from .teachers import SAMPLE_RATE_HZ, Floats, Spoken, labelled, level_db, with_raised_questions
+from .question_pitch import Floats
+from .teachers import SAMPLE_RATE_HZ, Spoken, labelled, level_db, with_raised_questions
 
 
 class Hibari:

@@ -19,7 +19,8 @@ import torch
 import torch.nn.utils.parametrize
 
 from .kokoro_weights import torch_state
-from .teachers import PITCH_HOP, Floats, Spoken, known_symbols, labelled, symbol_ends, with_raised_questions
+from .question_pitch import Floats
+from .teachers import PITCH_HOP, Spoken, known_symbols, labelled, symbol_ends, with_raised_questions
 
 # "Take two more of them." Kokoro-82M adds a sound to what it says last ("come in, sir"). So this is said after each
 # utterance and cut off. It begins with a stop: its closure is silent.

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 _MARKS: Final = ".?!"
-_STRESSES: Final = "ˈˌ"  # the weaker one where a question has no other
-_NO_SOUND_OF_ITS_OWN: Final = str.maketrans("", "", _STRESSES)
+STRESSES: Final = "ˈˌ"  # the weaker one where a question has no other
+_NO_SOUND_OF_ITS_OWN: Final = str.maketrans("", "", STRESSES)
 _CLAUSES_END: Final = re.compile(r"[,;:—…(]")
 # Questions with what, where, when, who, whose, why, how, which (with 's, too) and whom fall in English, as those with
 # "or" do. One other word may stand before: and how, at what.
@@ -29,7 +29,7 @@ _MOST_SEMITONES_PER_S: Final = 50.0  # a short vowel does not get down to _LOW
 _FAINT_DB: Final = -20.0  # below the question's loudest: nobody hears pitch there, so it is up before
 _LATE_S: Final = 0.0625  # of both teachers' phonemes, against their samples
 _LEAST_VALUES: Final = 3  # of the pitch, that rise: fewer are no melody
-_VOICED_HZ: Final = 40
+VOICED_HZ: Final = 40  # the teachers' pitch is lower where there is no voice
 
 Floats = npt.NDArray[np.float32]
 
@@ -52,7 +52,7 @@ def _is_yes_no(phonemes: str) -> bool:
 
 
 def _last_stress(symbols: Sequence[str]) -> int | None:
-    for stress in _STRESSES:
+    for stress in STRESSES:
         places = [place for place, symbol in enumerate(symbols) if symbol == stress]
         if places:
             return places[-1]
@@ -71,7 +71,7 @@ def rising(
     begins = np.maximum(begins - round(_LATE_S * values_per_s), 0)
     for first, mark in yes_no_questions(symbols):
         begin, end = begins[first], begins[mark + 1]
-        voiced = begin + np.flatnonzero(pitch_hz[begin:end] > _VOICED_HZ)
+        voiced = begin + np.flatnonzero(pitch_hz[begin:end] > VOICED_HZ)
         last = _last_stress(symbols[first:mark])
         if last is None or not len(voiced):
             continue

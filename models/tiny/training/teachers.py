@@ -7,13 +7,10 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .question_pitch import rising
+from .question_pitch import STRESSES, VOICED_HZ, Floats, rising
 
 SAMPLE_RATE_HZ: Final = 24_000
 PITCH_HOP: Final = 300  # samples between two values of the teachers' pitch
-_STRESS: Final = "ˈˌ"
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ def labelled(
     symbols = np.array([0, *(vocabulary[symbol] for symbol in known), 0], np.uint8)
     for index in range(len(known), 0, -1):  # a stress mark sounds like the vowel that it stands before
         symbol = known[index - 1]
-        if symbol in _STRESS:
+        if symbol in STRESSES:
             symbols[index] = symbols[index + 1]
         elif not (symbol.isalpha() or symbol == " "):
             symbols[index] = 0
@@ -77,5 +74,5 @@ def labelled(
         if symbol == " ":
             symbols[index] = symbols[index - 1]
     spread = np.repeat(symbols, np.diff(symbol_ends(durations, num_values), prepend=0))
-    voiced = np.where(pitch > 40, pitch, 0)[:num_values].astype(np.float32)
+    voiced = np.where(pitch > VOICED_HZ, pitch, 0)[:num_values].astype(np.float32)
     return Spoken(samples[: num_values * PITCH_HOP], voiced, spread)
