@@ -122,8 +122,9 @@ class HollowRunner(LlmRunner):
         return sequence.is_text_complete or sequence.num_launched < self._num_sayable(sequence)
 
     def _num_sayable(self, sequence: _Sequence) -> int:
-        """While more text follows."""
-        return sequence.until if sequence.is_growing else self._num_said(sequence)
+        """While more text follows. The end of what is known takes a step, too."""
+        num_said = self._num_said(sequence)
+        return min(sequence.until, num_said + 1) if sequence.is_growing else num_said
 
     def _num_said(self, sequence: _Sequence) -> int:
         return round(self._tokens_per_text_token * sequence.num_text_tokens)
@@ -173,6 +174,9 @@ class HollowRunner(LlmRunner):
         if is_truncated or (sequence.is_text_complete and sequence.num_tokens >= self._num_said(sequence)):
             self.abort(sequence_id)
             return SequenceOutput(sequence_id, sequence.give(), is_final=True, is_truncated=is_truncated)
+        if sequence.is_growing and not sequence.is_text_complete and sequence.num_tokens >= self._num_said(sequence):
+            sequence.num_launched = sequence.num_tokens
+            return SequenceOutput(sequence_id, sequence.give(), is_paused=True, is_spent=True)
         sequence.num_tokens += 1
         sequence.held.append(self._token(sequence))
         is_paused = sequence.num_tokens == sequence.until

@@ -157,6 +157,7 @@ class Pipeline:
         clause.text_ids, clause.given_ids = [*clause.given_ids, *clause.text_ids], []
         clause.is_prefilled = clause.is_paused = False
         clause.prefill_since_s = clause.second_since = None
+        clause.spent_letters = 0
 
     def _end_pass(self, clause: Clause, llm_pass: LlmPass) -> int:
         clause.llm_pass = None
@@ -246,6 +247,7 @@ class Pipeline:
             flow.append(tokens)
         if output.is_paused:
             clause.is_paused = True
+            clause.spent_letters = clause.num_letters if output.is_spent else 0
         if output.is_final:
             self._end_pass(clause, llm_pass)
             clause.state = ClauseState.RENDERING

@@ -84,6 +84,8 @@ class Reprefills:
         growing = utterance.feed.grow() if needed.are_there(*utterance.feed.pending_letters) else None
         if growing is None or not _has_words(growing, needed):
             return (target, underrun_s) if now_s < underrun_s else _NEVER
+        if growing.num_letters <= growing.spent_letters:
+            return _NEVER
         utterance.note_sayable(now_s)
         return growing, now_s
 

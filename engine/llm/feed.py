@@ -33,14 +33,13 @@ class Feed:
 
     `ignore_eos` is upstream's flag for the sampler (see RepetitionAwareSampler). `is_forced_fill`: nothing is
     sampled, the forward only stores the positions. `num_kept`: only so many of what was fed before stay, and `rows` go
-    behind these; None: all. `forbids_end`: none but speech ids can come up.
+    behind these; None: all.
     """
 
     rows: Rows
     ignore_eos: bool
     is_forced_fill: bool = False
     num_kept: int | None = None
-    forbids_end: bool = False
 
 
 def check_instruction(config: LlmConfig, text_ids: Sequence[int]) -> None:

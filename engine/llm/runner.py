@@ -120,6 +120,8 @@ class LlmRunner(ABC):
             return
         check_text_ids(self._config, text_ids)
         sequence = growing(sequence_id, live.sequence)
+        if sequence.is_spent:
+            self._slots.draw_anew(live.slot, len(sequence.decoded))
         sequence.read(tuple(text_ids), until=until)
         if sequence.feed is not None and sequence.feed.num_kept is not None:
             self._slots.lengths[live.slot] = sequence.feed.num_kept
@@ -215,4 +217,5 @@ class LlmRunner(ABC):
         if is_final or error:
             self.abort(live.sequence_id)
         is_paused = isinstance(sequence, Growing) and sequence.state is SequenceState.WAITING
-        return SequenceOutput(live.sequence_id, emitted, is_final, is_truncated, error, is_paused)
+        is_spent = isinstance(sequence, Growing) and sequence.is_spent
+        return SequenceOutput(live.sequence_id, emitted, is_final, is_truncated, error, is_paused, is_spent)

@@ -65,7 +65,8 @@ class Growing:
 
     A reading is laid out as unistream, the tokens spoken so far behind the prompt's: [sos, prompt text, text, task,
     prompt speech, speech]. The sampler's window and its random stream go on across readings, so what is said depends
-    on the seed and on the text known at each reading. While more text follows, the model cannot end the speech.
+    on the seed and on the text known at each reading. Where the model ends the speech while more text follows, it has
+    said what it knows: the reading pauses there.
     """
 
     def __init__(self, config: LlmConfig, prompt: LlmPrompt, *, max_tokens: int | None = None) -> None:
@@ -74,6 +75,7 @@ class Growing:
         self.state = SequenceState.WAITING
         self.min_tokens = 0
         self.max_tokens = 0  # in all: where this reading pauses, or where the speech is cut off
+        self.is_spent = False  # the model ended this reading: all that it knew is said
         self._config = config
         self._around = prompt_rows(config, prompt)
         self._text_ids: tuple[int, ...] = ()  # of the last reading
@@ -97,6 +99,7 @@ class Growing:
         if not self._around.is_instructed:
             check_instruction(self._config, text_ids)
         self._is_complete = until is None
+        self.is_spent = False
         stop = self._config.stop
         self.min_tokens = stop.min_tokens_per_text_token * len(text_ids) if self._is_complete else 0
         limits = (until, self._limit, stop.max_length(len(text_ids)) if self._is_complete else None)
@@ -132,7 +135,6 @@ class Growing:
             self.layout[self._num_kept :] if is_reprefill else speech_rows(self._config, self.decoded[-1:]),
             ignore_eos=len(self.decoded) < self.min_tokens,
             num_kept=self._num_kept,
-            forbids_end=not self._is_complete,
         )
 
     def advance(self, token: int | None) -> int | None:
@@ -140,7 +142,8 @@ class Growing:
         assert token is not None, "growing never forces a fill"
         self._num_kept = None
         if ends_speech(self._config, token):
-            self.state = SequenceState.FINISHED
+            self.state = SequenceState.FINISHED if self._is_complete else SequenceState.WAITING
+            self.is_spent = not self._is_complete
             return None
         self.decoded.append(token)
         if len(self.decoded) >= self.max_tokens:

@@ -51,6 +51,12 @@ class Slots:
         self._ends[slot] = 1
         return slot
 
+    def draw_anew(self, slot: int, num_drawn: int) -> None:
+        """So many draws of the slot count. Those after them come from another stream: the same would end it again."""
+        self.num_drawn[slot] = num_drawn
+        self._seed_keys[slot] = seed_key(int(self._seed_keys[slot]))
+        self._ends[slot] = 0
+
     def draw(self, slots: SlotNumbers) -> npt.NDArray[np.float64]:
         """[n, 2]: the uniforms of each slot's next draw, which counts as made."""
         numbers = self.num_drawn[slots]

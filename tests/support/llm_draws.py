@@ -45,6 +45,11 @@ class KernelSampler:
         assert isinstance(self.body.draws, RepetitionAwareDraws)
         self.body.draws.history[: len(history), : history.shape[1]] = torch.from_numpy(history).to(self.device)
 
+    def remember(self, token: int, place: int) -> None:
+        """Slot 0 has drawn it."""
+        assert isinstance(self.body.draws, RepetitionAwareDraws)
+        self.body.draws.history[0, place] = token
+
     def set_fed(self, fed: npt.NDArray[np.bool_]) -> None:
         """[slots, speech ids]: what the sequences that draw were fed."""
         assert isinstance(self.body.draws, RepetitionPenaltyDraws)

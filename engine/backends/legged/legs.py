@@ -22,7 +22,6 @@ class Leg:
 
     prompt_ids: tuple[int, ...]
     max_tokens: int
-    forbids_end: bool  # none but speech ids should come
     seed: int
     # For a sampler that goes on where the last leg's was.
     spoken: tuple[int, ...]  # speech tokens so far
@@ -55,14 +54,13 @@ class LeggedSequence:
         max_positions: int,
     ) -> None:
         self.sequence = sequence
-        self.num_strays = 0  # ids that are no speech: text, rows of zeros, an end where none may be
+        self.num_strays = 0  # ids that are no speech: text, rows of zeros
         self.sequence_id = request.sequence_id
         self._seed = request.seed
         self._config = config
         self._vocabulary = vocabulary
         self._max_positions = max_positions
         self._ids: list[int] = []  # all that was fed, speech included
-        self._forbids_end = False
         self._num_spoken_before = 0  # the running leg
         self._tokens: list[int] = []  # not told yet
         self._error: str | None = None
@@ -73,7 +71,6 @@ class LeggedSequence:
         rows, first_speech_row = self.sequence.layout, self._config.vocab_size
         moved = rows + (self._vocabulary.first_speech_id - first_speech_row)
         self._ids = np.where(rows < first_speech_row, rows, moved).tolist()
-        self._forbids_end = self.sequence.feed is not None and self.sequence.feed.forbids_end
 
     def next_leg(self) -> Leg | None:
         """The next leg to ask for; None: nothing, it has ended or waits. It may have ended for lack of room."""
@@ -87,7 +84,6 @@ class LeggedSequence:
         return Leg(
             tuple(self._ids),
             max_tokens=min(self.sequence.max_tokens - self._num_spoken_before, room),
-            forbids_end=self._forbids_end,
             seed=self._seed,
             spoken=tuple(self.sequence.decoded),
             min_tokens=self.sequence.min_tokens,
@@ -102,9 +98,9 @@ class LeggedSequence:
         match news.finish_reason:
             case None:
                 pass
-            case "stop" if not self._forbids_end:  # the end id itself is not always among the ids
+            case "stop":  # the end id itself is not always among the ids
                 self.sequence.advance(self._config.eos_id)
-            case "stop" | "length":  # too early, or some were strays: another leg, if this one got anywhere
+            case "length":  # some were strays: another leg, if this one got anywhere
                 if len(self.sequence.decoded) == self._num_spoken_before:
                     self._error = "the LLM made no speech where more of it was due"
             case reason:
@@ -120,7 +116,7 @@ class LeggedSequence:
                 self.sequence.advance(token)
                 self._ids.append(id_)
                 self._tokens.append(token)
-            elif config.speech_token_size <= token < config.num_speech_rows and not self._forbids_end:
+            elif config.speech_token_size <= token < config.num_speech_rows:
                 self.sequence.advance(token)
             else:
                 self.num_strays += 1
@@ -138,4 +134,7 @@ class LeggedSequence:
         tokens, self._tokens = tuple(self._tokens), []
         if not (tokens or is_final or is_paused or self._error):
             return None
-        return SequenceOutput(self.sequence_id, tokens, is_final, is_final and is_truncated, self._error, is_paused)
+        is_spent = is_paused and isinstance(self.sequence, Growing) and self.sequence.is_spent
+        self._seed += is_spent  # with the same one it might end there again
+        is_cut = is_final and is_truncated
+        return SequenceOutput(self.sequence_id, tokens, is_final, is_cut, self._error, is_paused, is_spent)

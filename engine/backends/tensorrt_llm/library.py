@@ -147,7 +147,6 @@ class TensorrtLlmLibrary:
                 repetition_penalty=_REPETITION_PENALTY,
                 # Unset it is the same for everybody. A leg behind another does not draw that one's numbers again.
                 seed=(leg.seed + len(leg.spoken)) & _SEED_BITS,
-                min_tokens=leg.max_tokens if leg.forbids_end else None,
             )
         # Its class is one of the package's: it is not there before.
         from voicegate.engine.backends.tensorrt_llm.ras_processor import RepetitionAwareProcessor  # noqa: PLC0415

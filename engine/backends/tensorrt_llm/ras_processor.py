@@ -28,7 +28,6 @@ class RepetitionAwareProcessor(LogitsProcessor):  # type: ignore[misc] # the pac
         self._sampling = sampling
         self._config = config
         self._rows = slice(first_speech_id, first_speech_id + config.num_speech_rows)
-        self._forbids_end = leg.forbids_end
         self._min_tokens = leg.min_tokens
         self._num_drawn = len(leg.spoken)
         self._key = seed_key(leg.seed)
@@ -63,7 +62,6 @@ class RepetitionAwareProcessor(LogitsProcessor):  # type: ignore[misc] # the pac
             logits.flatten(0, -2)[:, self._rows].float(),
             history=self._history,
             ignore_eos=torch.full((1,), self._num_drawn < self._min_tokens, device=device),
-            forbids_end=torch.full((1,), self._forbids_end, device=device),
             uniforms=torch.from_numpy(drawn).to(device, non_blocking=True),
         )
         self._history[:, self._num_drawn % self._sampling.window] = token

@@ -104,7 +104,6 @@ class VllmLibrary:
         common: dict[str, Any] = {
             "max_tokens": leg.max_tokens,
             "stop_token_ids": [self._vocabulary.eos_id],  # others that end speech end the sequence in legs.py
-            "min_tokens": leg.max_tokens if leg.forbids_end else 0,
             "temperature": 1.0,
         }
         sampling = self._sampling
@@ -118,7 +117,6 @@ class VllmLibrary:
             top_k=sampling.top_k,
             window=sampling.window,
             tau_r=sampling.tau_r,
-            forbids_end=leg.forbids_end,
             min_tokens=leg.min_tokens,
             num_spoken=len(leg.spoken),
             last_spoken=list(leg.spoken[-sampling.window :]),

@@ -8,7 +8,7 @@ import math
 
 import torch
 
-from voicegate.engine.llm.torch.sampler import BestIds, mask_ends
+from voicegate.engine.llm.torch.sampler import BestIds, mask_eos
 from voicegate.engine.model.config import SamplingConfig
 
 
@@ -26,11 +26,9 @@ class RepetitionAwareMixture:
         self._ignored_id = speech_token_size
         self._best = BestIds(num_speech_rows, device=device)
 
-    def probabilities(
-        self, scores: torch.Tensor, *, history: torch.Tensor, ignore_eos: torch.Tensor, forbids_end: torch.Tensor
-    ) -> torch.Tensor:
+    def probabilities(self, scores: torch.Tensor, *, history: torch.Tensor, ignore_eos: torch.Tensor) -> torch.Tensor:
         """[B, num_speech_rows] float64. Arguments as of RepetitionAwareSampler.sample; `scores` is overwritten."""
-        mask_ends(scores, self._ignored_id, ignore_eos, forbids_end)
+        mask_eos(scores, self._ignored_id, ignore_eos)
         ids = self._best(scores.softmax(-1), self._sampling.top_k)
         full = scores.double().softmax(-1)
         full_of_ids = full.gather(1, ids)

@@ -67,17 +67,14 @@ class RepetitionAwareProcessor(LogitsProcessor):  # type: ignore[misc] # the pac
         rows = sorted(self._rows.items())
         args = rows[0][1].args  # one model's: all have the same sizes
         speech = slice(args.first_speech_id, args.first_speech_id + args.num_speech_rows)
-        table = self._on_device(
-            [[index, row.ignores_end, row.args.forbids_end, *row.history(args.window)] for index, row in rows]
-        )
-        where, history = table[:, 0], table[:, 3:]
+        table = self._on_device([[index, row.ignores_end, *row.history(args.window)] for index, row in rows])
+        where, history = table[:, 0], table[:, 2:]
         sampling = SamplingConfig(top_p=args.top_p, top_k=args.top_k, window=args.window, tau_r=args.tau_r)
         mixture = _mixture(sampling, args.speech_token_size, args.num_speech_rows, self._device)
         probabilities = mixture.probabilities(
             logits[where, speech].float(),
             history=history,
             ignore_eos=table[:, 1].bool(),
-            forbids_end=table[:, 2].bool(),
         )
         logits[where] = -torch.inf
         logits[where, speech] = probabilities.log().to(logits.dtype)

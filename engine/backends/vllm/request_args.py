@@ -17,7 +17,6 @@ class RequestArgs:
     window: int
     tau_r: float
     # The leg's.
-    forbids_end: bool
     min_tokens: int  # of the sequence; see Unistream
     num_spoken: int  # speech tokens before it
     last_spoken: list[int]  # the last of them, as many as the window has

@@ -135,6 +135,8 @@ class RepetitionPenaltyDraws:
             self.fed_by,
             FIRST_SPEECH_ROW=self._first_speech_row,
             FED_STRIDE=self.fed_by.stride(0),
+            FIRST_END=self._constants["FIRST_END"],
+            BEHIND_ENDS=self._constants["BEHIND_ENDS"],
             num_warps=1,
         )
 
@@ -170,7 +172,9 @@ def _constants(
         "BLOCK_IDS": triton.next_power_of_2(config.num_speech_rows),
         "NUM_CANDIDATES": candidates.shape[2],
         "IS_IGNORING_EOS": packing.IS_IGNORING_EOS,
-        "FORBIDS_END": packing.FORBIDS_END,
+        "GOES_ON": packing.GOES_ON,
+        "FIRST_END": config.eos_id if config.stop.is_eos_alone else config.speech_token_size,
+        "BEHIND_ENDS": config.eos_id + 1 if config.stop.is_eos_alone else config.num_speech_rows,
         "num_warps": num_warps,
     }
 

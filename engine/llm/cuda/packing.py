@@ -20,7 +20,7 @@ IS_IGNORING_EOS = 1
 IS_FORCED_FILL = 2  # nothing is drawn that counts: fill goes into the history
 COUNTS_AS_FILL = 4  # bistream: a special token is remembered as fill
 IS_FRESH = 8  # the first draw of a sequence: what the slot remembers is not its own
-FORBIDS_END = 16  # nothing but speech ids can be drawn
+GOES_ON = 16  # feeds what it drew last: where that was an end, nothing more is drawn
 
 Words = npt.NDArray[np.int32]
 

@@ -9,7 +9,7 @@ lines), so nothing has to be cleared between the two, and steps of both may be o
 import triton
 import triton.language as tl
 
-from voicegate.engine.llm.cuda.sampling_kernel import draw_of_nucleus, keep_candidates
+from voicegate.engine.llm.cuda.sampling_kernel import draw_of_nucleus, ended_or, keep_candidates
 
 
 @triton.jit
@@ -19,6 +19,8 @@ def note_fed(
     fed_by_ptr,
     FIRST_SPEECH_ROW: tl.constexpr,
     FED_STRIDE: tl.constexpr,
+    FIRST_END: tl.constexpr,
+    BEHIND_ENDS: tl.constexpr,
 ):
     """One line: its speech id, where it feeds one, to `fed_by` [slots, speech ids]. Grid (lines,)."""
     line = tl.program_id(0)
@@ -28,6 +30,8 @@ def note_fed(
     speech_id = table_row - FIRST_SPEECH_ROW
     if table_row < 0:
         speech_id = tl.load(last_token_ptr + slot)
+        # Fed by a step ahead, which did not know that the reading was over.
+        speech_id = tl.where((speech_id >= FIRST_END) & (speech_id < BEHIND_ENDS), -1, speech_id)
     if speech_id >= 0:
         tl.store(fed_by_ptr + slot * FED_STRIDE + speech_id, number)
 
@@ -51,7 +55,9 @@ def sample(
     BLOCK_IDS: tl.constexpr,
     NUM_CANDIDATES: tl.constexpr,
     IS_IGNORING_EOS: tl.constexpr,
-    FORBIDS_END: tl.constexpr,
+    GOES_ON: tl.constexpr,
+    FIRST_END: tl.constexpr,
+    BEHIND_ENDS: tl.constexpr,
 ):
     """One sample: its token to `tokens` [samples] and `last_token` [slots]. Grid (samples,).
 
@@ -72,7 +78,6 @@ def sample(
     is_id = ids < NUM_IDS
     scores = tl.load(scores_ptr + index * SCORES_STRIDE + ids, mask=is_id, other=float("-inf"))
     is_masked = (ids == SPEECH_TOKEN_SIZE) & ((flags & IS_IGNORING_EOS) != 0)
-    is_masked |= (ids >= SPEECH_TOKEN_SIZE) & ((flags & FORBIDS_END) != 0)
     scores = tl.where(is_masked, float("-inf"), scores)
     is_fed = tl.load(fed_by_ptr + slot * FED_STRIDE + ids, mask=is_id, other=0) == number
     penalised = tl.where(scores > 0, scores / PENALTY, scores * PENALTY)
@@ -95,5 +100,6 @@ def sample(
         IS_WITHIN_TOP_K=True,
     )
     token = tl.minimum(token, NUM_IDS - 1)  # whatever scores that are not finite have chosen
+    token = ended_or(token, tl.load(last_token_ptr + slot), flags, GOES_ON, FIRST_END, BEHIND_ENDS)
     tl.store(last_token_ptr + slot, token)
     tl.store(tokens_ptr + index, token)

@@ -20,7 +20,6 @@ class Records:
     def __init__(self, slots: Slots, *, window: int) -> None:
         num_slots = len(slots.lengths)
         self._min_tokens = np.zeros(num_slots, np.int64)
-        self._flags = np.zeros(num_slots, np.int32)  # of every sample of the reading
         self._numbers = np.zeros(num_slots, np.int32)  # of the slots' sequences
         self._places = np.arange(num_slots, dtype=np.int32)
         self._slots = slots
@@ -30,10 +29,9 @@ class Records:
         """Another sequence has the slot."""
         self._numbers[slot] = self._numbers[slot] % _LAST_NUMBER + 1
 
-    def begin_decoding(self, slot: int, *, min_tokens: int, forbids_end: bool) -> None:
+    def begin_decoding(self, slot: int, *, min_tokens: int) -> None:
         """From the next sample on, the slot's sequence feeds the token that it drew."""
         self._min_tokens[slot] = min_tokens
-        self._flags[slot] = packing.FORBIDS_END if forbids_end else 0
 
     def decode_lines(self, slots: SlotNumbers) -> Words:
         """Line records [n, LINE_WORDS] that feed each slot's last token. Counts them as fed."""
@@ -58,22 +56,19 @@ class Records:
     def decode_samples(self, slots: SlotNumbers) -> Words:
         """Sample records [n, SAMPLE_WORDS] of lines 0 to n - 1, which feed what each sequence drew last."""
         if len(slots) == 1:
-            return self._decode_sample(int(slots[0]))
+            return self._drawn_sample(int(slots[0]), packing.GOES_ON)
         num_drawn = self._slots.num_drawn[slots]
         samples = np.empty((len(slots), SAMPLE_WORDS), np.int32)
         samples[:, 0] = self._places[: len(slots)]
         samples[:, 1] = slots
-        samples[:, 2] = self._flags[slots] | (num_drawn < self._min_tokens[slots]) * packing.IS_IGNORING_EOS
+        samples[:, 2] = packing.GOES_ON | (num_drawn < self._min_tokens[slots]) * packing.IS_IGNORING_EOS
         samples[:, 3] = num_drawn % self._window
         samples[:, 4:] = self._slots.draw(slots).view(np.int32)
         return samples
 
     def first_sample(self, slot: int) -> Words:
         """One sample record [1, SAMPLE_WORDS] of a reading's first token; its line is the caller's to fill in."""
-        sample = self._decode_sample(slot)
-        if self._slots.num_drawn[slot] == 1:  # this one
-            sample[:, 2] |= packing.IS_FRESH
-        return sample
+        return self._drawn_sample(slot, 0 if self._slots.num_drawn[slot] else packing.IS_FRESH)
 
     def bistream_sample(self, slot: int, *, num_decoded: int, ignore_eos: bool, is_forced_fill: bool) -> Words:
         """One sample record [1, SAMPLE_WORDS] of a bistream sequence that has decoded so many tokens."""
@@ -86,9 +81,8 @@ class Records:
             self._slots.num_drawn[slot] -= 1  # nothing was drawn
         return record
 
-    def _decode_sample(self, slot: int) -> Words:
+    def _drawn_sample(self, slot: int, flags: int) -> Words:
         num_drawn = int(self._slots.num_drawn[slot])
-        flags = int(self._flags[slot])
         if num_drawn < self._min_tokens[slot]:
             flags |= packing.IS_IGNORING_EOS
         return self._sample(slot, flags, num_drawn % self._window)

@@ -187,7 +187,7 @@ class CudaLlmRunner(LlmRunner):
             return nothing, None
         lines = self._records.feed_lines(slot, feed.rows)
         if isinstance(sequence, Unistream | Growing):
-            self._begin_decoding(live, sequence, forbids_end=feed.forbids_end)
+            self._begin_decoding(live, sequence)
             return lines, self._records.first_sample(slot)
         member.is_forced_fill = feed.is_forced_fill
         sample = self._records.bistream_sample(
@@ -198,10 +198,10 @@ class CudaLlmRunner(LlmRunner):
         )
         return lines, sample
 
-    def _begin_decoding(self, live: Live, sequence: Unistream | Growing, *, forbids_end: bool) -> None:
+    def _begin_decoding(self, live: Live, sequence: Unistream | Growing) -> None:
         """From the next sample on, which is its reading's first, it feeds the token that it drew."""
         slot = live.slot
-        self._records.begin_decoding(slot, min_tokens=sequence.min_tokens, forbids_end=forbids_end)
+        self._records.begin_decoding(slot, min_tokens=sequence.min_tokens)
         num_drawn = int(self._slots.num_drawn[slot])
         live.is_decoding = True
         live.num_to_take = sequence.max_tokens - num_drawn
@@ -263,7 +263,8 @@ class CudaLlmRunner(LlmRunner):
             member = members.get(place)
             if member is None:
                 token, num_decodes = tokens[num_decodes], num_decodes + 1
-                if not live.is_gone and self._is_told(live, token):
+                # A reading that has ended may have had steps on their way.
+                if not live.is_gone and live.is_decoding and self._is_told(live, token):
                     outputs.append(self._decode_output(live))
             elif not live.is_gone:
                 outputs.append(self._member_output(live, member, tokens))

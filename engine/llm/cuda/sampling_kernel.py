@@ -85,6 +85,13 @@ def draw_of_nucleus(
 
 
 @triton.jit
+def ended_or(token, last, flags, GOES_ON: tl.constexpr, FIRST_END: tl.constexpr, BEHIND_ENDS: tl.constexpr):
+    """The end that the slot drew last, if this sample goes on behind it: a step ahead did not know. Else `token`."""
+    is_over = (last >= FIRST_END) & (last < BEHIND_ENDS) & ((flags & GOES_ON) != 0)
+    return tl.where(is_over, last, token)
+
+
+@triton.jit
 def sample(
     scores_ptr,
     samples_ptr,
@@ -107,7 +114,9 @@ def sample(
     IS_FORCED_FILL: tl.constexpr,
     COUNTS_AS_FILL: tl.constexpr,
     IS_FRESH: tl.constexpr,
-    FORBIDS_END: tl.constexpr,
+    GOES_ON: tl.constexpr,
+    FIRST_END: tl.constexpr,
+    BEHIND_ENDS: tl.constexpr,
 ):
     """One sample: its token to `tokens` [samples], `last_token` [slots] and the ring `history` [slots, stride].
 
@@ -131,7 +140,6 @@ def sample(
     is_id = ids < NUM_IDS
     scores = tl.load(scores_ptr + index * SCORES_STRIDE + ids, mask=is_id, other=float("-inf"))
     is_masked = (ids == SPEECH_TOKEN_SIZE) & ((flags & IS_IGNORING_EOS) != 0)
-    is_masked |= (ids >= SPEECH_TOKEN_SIZE) & ((flags & FORBIDS_END) != 0)
     scores = tl.where(is_masked, float("-inf"), scores)
 
     weights = tl.exp(scores - tl.max(scores, 0))
@@ -158,8 +166,10 @@ def sample(
         target = tl.load(uniforms + 1) * tl.max(cumulative, 0)
         token = tl.minimum(tl.sum((cumulative < target).to(tl.int32), 0), NUM_IDS - 1)
 
+    token = ended_or(token, tl.load(last_token_ptr + slot), flags, GOES_ON, FIRST_END, BEHIND_ENDS)
+    is_end = (token >= FIRST_END) & (token < BEHIND_ENDS) & ((flags & COUNTS_AS_FILL) == 0)  # it is not remembered
     is_special = (token >= SPEECH_TOKEN_SIZE) & ((flags & COUNTS_AS_FILL) != 0)
     decoded = tl.where(is_special | ((flags & IS_FORCED_FILL) != 0), FILL_ID, token)
-    tl.store(ring_ptrs, tl.where(ring == ring_place, decoded, history))
+    tl.store(ring_ptrs, tl.where((ring == ring_place) & (is_end == 0), decoded, history))
     tl.store(last_token_ptr + slot, token)
     tl.store(tokens_ptr + index, token)

@@ -5,7 +5,7 @@ The order is Hugging Face's: penalty, temperature, top-k, top-p within what is l
 
 import torch
 
-from voicegate.engine.llm.torch.sampler import BestIds, Draw, inverse_cdf, mask_ends
+from voicegate.engine.llm.torch.sampler import BestIds, Draw, inverse_cdf, mask_eos
 from voicegate.engine.model.config import LlmConfig, PenaltySamplingConfig
 
 
@@ -47,10 +47,9 @@ class RepetitionPenaltySampler:
         seen: torch.Tensor,
         ignore_eos: torch.Tensor,
         uniforms: torch.Tensor,
-        forbids_end: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Draw one id per row: [B] int64. `seen`: what was fed already; the others as RepetitionAwareSampler.sample."""
-        mask_ends(scores, self._first_special_id, ignore_eos, forbids_end)
+        mask_eos(scores, self._first_special_id, ignore_eos)
         ids, weights = self.nucleus(scores, seen)
         drawn = ids.gather(1, self._draw(weights, uniforms[:, 0])[:, None])
         return drawn[:, 0]

@@ -137,7 +137,6 @@ class TorchLlmRunner(LlmRunner):
             self._score(hidden),
             slots,
             ignore_eos=torch.tensor([feed.ignore_eos for _, feed in work], device=self._device),
-            forbids_end=torch.tensor([feed.forbids_end for _, feed in work], device=self._device),
             uniforms=torch.from_numpy(self._slots.draw(slots)).to(self._device),
         )
         for (live, _), token in zip(work, drawn.tolist(), strict=True):

@@ -23,12 +23,8 @@ def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     return torch.searchsorted(cumulative, targets)[:, 0].clamp_(max=weights.shape[1] - 1)
 
 
-def mask_ends(
-    scores: torch.Tensor, first_special_id: int, ignore_eos: torch.Tensor, forbids_end: torch.Tensor | None
-) -> None:
-    """In place, before anything is drawn: what `RepetitionAwareSampler.sample` says of the two flags."""
-    if forbids_end is not None:
-        scores[:, first_special_id:].masked_fill_(forbids_end[:, None], -torch.inf)
+def mask_eos(scores: torch.Tensor, first_special_id: int, ignore_eos: torch.Tensor) -> None:
+    """In place, before anything is drawn: what `RepetitionAwareSampler.sample` says of the flag."""
     scores.select(1, first_special_id).masked_fill_(ignore_eos, -torch.inf)
 
 
@@ -84,7 +80,6 @@ class RepetitionAwareSampler:
         history: torch.Tensor,
         ignore_eos: torch.Tensor,
         uniforms: torch.Tensor,
-        forbids_end: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Draw one id per row: [B] int64 on the device of `scores`.
 
@@ -92,9 +87,8 @@ class RepetitionAwareSampler:
         the ids drawn last in any order, -1 where there are fewer; ignore_eos [B] bool; uniforms [B, 2] float64.
         Where `ignore_eos` is set, id `speech_token_size` cannot come up. Upstream meant eos, but in CosyVoice3 that id
         is sos and eos is the next one: the flag does not keep a sequence from ending, here as there.
-        `forbids_end` [B] bool: none but speech ids can come up (None: of no row).
         """
-        mask_ends(scores, self._ignored_id, ignore_eos, forbids_end)
+        mask_eos(scores, self._ignored_id, ignore_eos)
         ids, weights = self.nucleus(scores)
         first = ids.gather(1, self._draw(weights, uniforms[:, 0])[:, None])
         is_repeated = (history == first).sum(-1, keepdim=True) >= self._min_repeats

@@ -30,7 +30,6 @@ class SlotSampler(Protocol):
         slots: SlotNumbers,
         *,
         ignore_eos: torch.Tensor,
-        forbids_end: torch.Tensor,
         uniforms: torch.Tensor,
     ) -> torch.Tensor:
         """A row for each of the slots; see RepetitionAwareSampler.sample."""
@@ -69,13 +68,10 @@ class _RepetitionAware:
         slots: SlotNumbers,
         *,
         ignore_eos: torch.Tensor,
-        forbids_end: torch.Tensor,
         uniforms: torch.Tensor,
     ) -> torch.Tensor:
         history = torch.from_numpy(self._history[slots]).to(self._device)
-        return self._sampler.sample(
-            scores, history=history, ignore_eos=ignore_eos, uniforms=uniforms, forbids_end=forbids_end
-        )
+        return self._sampler.sample(scores, history=history, ignore_eos=ignore_eos, uniforms=uniforms)
 
 
 class _RepetitionPenalty:
@@ -105,10 +101,7 @@ class _RepetitionPenalty:
         slots: SlotNumbers,
         *,
         ignore_eos: torch.Tensor,
-        forbids_end: torch.Tensor,
         uniforms: torch.Tensor,
     ) -> torch.Tensor:
         seen = torch.from_numpy(self._seen[slots, : self._num_ids]).to(self._device)
-        return self._sampler.sample(
-            scores, seen=seen, ignore_eos=ignore_eos, uniforms=uniforms, forbids_end=forbids_end
-        )
+        return self._sampler.sample(scores, seen=seen, ignore_eos=ignore_eos, uniforms=uniforms)

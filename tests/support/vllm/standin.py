@@ -75,7 +75,6 @@ class BatchUpdate:
 class SamplingParams:
     max_tokens: int
     stop_token_ids: list[int]
-    min_tokens: int
     temperature: float
     detokenize: bool
     output_kind: RequestOutputKind
@@ -202,9 +201,6 @@ class AsyncLLM:
         if added:
             self._tell(BatchUpdate(len(self._batch), (), added, ()))
         logits = torch.stack([self.behaviour.model(each.prompt + each.generated) for each in self._batch])
-        for row, request in enumerate(self._batch):
-            if len(request.generated) < request.params.min_tokens:
-                logits[row, request.params.stop_token_ids] = -torch.inf
         for processor in self._processors:
             logits = processor.apply(logits)
         for row, request in list(enumerate(self._batch)):

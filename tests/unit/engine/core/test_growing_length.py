@@ -36,3 +36,20 @@ def spoken_ms(words_per_s: float) -> int:
 @pytest.mark.parametrize("words_per_s", [10, 5, 3])
 def test_nothing_of_it_is_said_twice(words_per_s: float) -> None:
     assert spoken_ms(words_per_s) < spoken_ms(1000) + 500
+
+
+def test_a_reading_that_the_model_ends_is_read_again_with_more_words_alone() -> None:
+    """Its words take less time than the voice's letters: each reading is over before its block is whole."""
+    parts = hollow(tokens_per_text_token=1)
+    engine = HandDrivenEngine(replace(CONFIG, stall_ms=5000), stages=parts.stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    for number, word in enumerate(re.findall(r"\S+\s*", LONG), 1):
+        engine.core.push_text(utterance_id, word)
+        until_s = engine.now_s + 0.1
+        while engine.now_s < until_s:
+            engine.step()
+        assert parts.runner.num_reprefills <= number
+    assert parts.runner.num_reprefills > 2
+    engine.core.end_text(utterance_id)
+    engine.run()
+    assert isinstance(engine.heard[utterance_id].end, Done)

@@ -76,14 +76,16 @@ def test_what_stays_is_all_that_two_readings_begin_with_but_for_the_last_positio
     assert feed.num_kept == min(num_common, len(now) - 1)
 
 
-def test_speech_cannot_end_while_text_grows_and_ends_by_the_model_once_it_is_complete() -> None:
+def test_an_end_pauses_the_reading_while_text_grows_and_ends_the_speech_once_it_is_complete() -> None:
     sequence = growing()
-    sequence.read((21,), until=2)
-    assert sequence.feed is not None
-    assert sequence.feed.forbids_end
+    sequence.read((21,), until=5)
     speak(sequence, [1, 2])
+    assert sequence.advance(EOS) is None
+    assert (sequence.state, sequence.is_spent, sequence.feed) == (SequenceState.WAITING, True, None)
     sequence.read((21, 22), until=None)
-    assert not sequence.feed.forbids_end
+    assert not sequence.is_spent
+    assert sequence.feed is not None
+    assert sequence.layout.tolist()[-2:] == speech(1, 2), "the end is not fed"
     assert sequence.feed.ignore_eos  # two tokens of a least of four
     speak(sequence, [3, 4])
     assert sequence.feed is not None

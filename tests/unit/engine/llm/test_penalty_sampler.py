@@ -60,7 +60,6 @@ def draw(
     fed: tuple[int, ...] = (),
     at: float,
     ignore_eos: bool = False,
-    forbids_end: bool = False,
     sampling: PenaltySamplingConfig = AS_DEPLOYED,
 ) -> int:
     seen = torch.zeros(1, NUM_IDS, dtype=torch.bool)
@@ -69,7 +68,6 @@ def draw(
         scores.clone()[None],
         seen=seen,
         ignore_eos=torch.tensor([ignore_eos]),
-        forbids_end=torch.tensor([forbids_end]),
         uniforms=torch.tensor([[at, 0.5]], dtype=torch.float64),
     )
     assert drawn.shape == (1,)
@@ -92,13 +90,11 @@ def test_top_p_is_of_what_top_k_leaves() -> None:
     assert np.flatnonzero(nucleus(logits, set(), sampling)).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_flags_keep_the_end_from_coming_up() -> None:
+def test_a_flag_keeps_the_end_from_coming_up() -> None:
     scores = torch.full((NUM_IDS,), -15.0)
     scores[FIRST_SPECIAL] = scores[FIRST_SPECIAL + 2] = 9.0
-    scores[5] = 1.0
     assert draw(scores, at=0.01) == FIRST_SPECIAL
     assert draw(scores, at=0.01, ignore_eos=True) == FIRST_SPECIAL + 2
-    assert draw(scores, at=0.01, forbids_end=True) == 5
 
 
 @given(seed=st.integers(0, 1000), others=st.integers(0, 3), at=st.floats(0.001, 0.999))

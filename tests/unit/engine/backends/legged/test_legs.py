@@ -49,7 +49,6 @@ def test_a_prompt_in_the_merged_vocabulary() -> None:
     assert leg == Leg(
         (FIRST + CONFIG.sos_id, 1, 3, 10, 11, FIRST + CONFIG.task_id, FIRST + 7),
         max_tokens=4,
-        forbids_end=False,
         seed=9,
         spoken=(),
         min_tokens=4,
@@ -110,7 +109,7 @@ def test_a_reading_pauses_when_its_leg_is_over() -> None:
     assert subject.next_leg() is None
     leg = read(subject, (10, 11), until=3)
     assert leg is not None
-    assert (leg.max_tokens, leg.forbids_end) == (3, True)
+    assert leg.max_tokens == 3
     assert told(subject, *speech(4, 5, 6)) == SequenceOutput(1, (4, 5, 6)), "its keys are not stored yet"
     assert told(subject, finish_reason="length") == SequenceOutput(1, is_paused=True)
     leg = read(subject, (10, 11, 12), until=None)
@@ -119,21 +118,21 @@ def test_a_reading_pauses_when_its_leg_is_over() -> None:
         *(FIRST + CONFIG.sos_id, 1, 3, 10, 11, 12, FIRST + CONFIG.task_id),
         *speech(7, 4, 5, 6),
     )
-    assert (leg.max_tokens, leg.forbids_end, leg.spoken) == (47, False, (4, 5, 6))
+    assert (leg.max_tokens, leg.spoken) == (47, (4, 5, 6))
     assert told(subject, *speech(8), EOS, finish_reason="stop") == SequenceOutput(1, (8,), is_final=True)
 
 
-@pytest.mark.parametrize("early", [(EOS,), (FILL,), ()])
-def test_an_end_before_the_text_is_complete_is_no_end(early: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("end", [(EOS,), (FILL,), ()])
+def test_an_end_before_the_text_is_complete_is_a_pause(end: tuple[int, ...]) -> None:
     subject = growing()
     read(subject, (10, 11), until=3)
-    assert told(subject, *speech(4), *early, finish_reason="stop") == SequenceOutput(1, (4,))
-    again = subject.next_leg()
-    assert again is not None
-    assert again.max_tokens == 2
-    output = told(subject, *early, finish_reason="stop")
-    assert output is not None
-    assert output.error, "it would end for ever"
+    paused = SequenceOutput(1, (4,), is_paused=True, is_spent=True)
+    assert told(subject, *speech(4), *end, finish_reason="stop") == paused
+    assert subject.next_leg() is None
+    leg = read(subject, (10, 11, 12), until=3)
+    assert leg is not None
+    assert (leg.max_tokens, leg.spoken) == (2, (4,))
+    assert told(subject, *speech(5, 6), finish_reason="length") == SequenceOutput(1, (5, 6), is_paused=True)
 
 
 def test_a_slot_without_room() -> None:

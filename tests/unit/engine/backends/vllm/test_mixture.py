@@ -27,10 +27,8 @@ def scores(*, peak: float, seed: int = 1) -> torch.Tensor:
     return torch.randn(1, ROWS, generator=torch.Generator().manual_seed(seed)) * peak
 
 
-def mixed(of: torch.Tensor, history: torch.Tensor, *, forbids_end: bool = False, ignores: bool = False) -> torch.Tensor:
-    (found,) = MIXTURE.probabilities(
-        of.clone(), history=history, ignore_eos=torch.tensor([ignores]), forbids_end=torch.tensor([forbids_end])
-    )
+def mixed(of: torch.Tensor, history: torch.Tensor, *, ignores: bool = False) -> torch.Tensor:
+    (found,) = MIXTURE.probabilities(of.clone(), history=history, ignore_eos=torch.tensor([ignores]))
     return found
 
 
@@ -42,18 +40,17 @@ def window(of: torch.Tensor, num_best: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("peak", "num_recent", "forbids_end"), [(1.0, 0, False), (1.0, 10, True), (3.0, 4, False), (6.0, 1, False)]
+    ("peak", "num_recent", "ignores"), [(1.0, 0, False), (1.0, 10, True), (3.0, 4, False), (6.0, 1, False)]
 )
-def test_it_is_what_our_sampler_draws_from(peak: float, num_recent: int, forbids_end: bool) -> None:
+def test_it_is_what_our_sampler_draws_from(peak: float, num_recent: int, ignores: bool) -> None:
     of = scores(peak=peak)
     history = window(of, num_recent)
-    expected = mixed(of, history, forbids_end=forbids_end)
+    expected = mixed(of, history, ignores=ignores)
     assert float(expected.sum()) == pytest.approx(1.0)
     drawn = RepetitionAwareSampler(SAMPLING, CONFIG).sample(
         of.repeat(NUM_DRAWS, 1),
         history=history.repeat(NUM_DRAWS, 1),
-        ignore_eos=torch.zeros(NUM_DRAWS, dtype=torch.bool),
-        forbids_end=torch.full((NUM_DRAWS,), forbids_end),
+        ignore_eos=torch.full((NUM_DRAWS,), ignores),
         uniforms=torch.from_numpy(np.random.default_rng(2).random((NUM_DRAWS, 2))),
     )
     counts = torch.bincount(drawn, minlength=ROWS).double()
@@ -76,9 +73,8 @@ def test_one_that_is_nearly_certain_and_repeated_leaves_it_to_the_others() -> No
     assert found.isfinite().all()
 
 
-def test_ends_that_may_not_be_have_no_chance() -> None:
+def test_an_end_that_may_not_be_has_no_chance() -> None:
     of = scores(peak=1.0)
-    assert float(mixed(of, window(of, 2), forbids_end=True)[CONFIG.speech_token_size :].sum()) == 0
     assert float(mixed(of, window(of, 2), ignores=True)[CONFIG.speech_token_size]) == 0
 
 
@@ -97,7 +93,7 @@ def processor() -> Iterator[Any]:
         yield RepetitionAwareProcessor(None, torch.device("cpu"), False)
 
 
-def params(*, forbids_end: bool = False, last: tuple[int, ...] = ()) -> SimpleNamespace:
+def params(*, last: tuple[int, ...] = ()) -> SimpleNamespace:
     args = RequestArgs(
         FIRST_SPEECH_ID,
         CONFIG.speech_token_size,
@@ -106,7 +102,6 @@ def params(*, forbids_end: bool = False, last: tuple[int, ...] = ()) -> SimpleNa
         SAMPLING.top_k,
         SAMPLING.window,
         SAMPLING.tau_r,
-        forbids_end=forbids_end,
         min_tokens=0,
         num_spoken=len(last),
         last_spoken=list(last),

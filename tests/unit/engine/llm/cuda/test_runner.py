@@ -79,6 +79,30 @@ def test_a_text_that_grows_is_spoken_as_on_a_cpu(max_in_flight: int) -> None:
     assert runner.num_free_slots == 4
 
 
+@pytest.mark.parametrize("is_penalised", [False, True])
+def test_a_reading_that_the_model_ends_is_gone_on_with_as_on_a_cpu(is_penalised: bool) -> None:
+    """Steps that were launched ahead of its end leave nothing behind: neither draws nor what was fed."""
+    config = replace(CONFIG, head_bias=HeadBias.USED)
+    bias = torch.zeros(config.num_speech_rows)
+    bias[config.eos_id] = 6.0
+    state = {**STATE, "llm_decoder.bias": bias}
+    sampling = PenaltySamplingConfig(temperature=1.5) if is_penalised else SamplingConfig()
+    runner = make_runner(max_in_flight=3, config=config, sampling=sampling, state=state)
+    cpu = TorchLlmRunner(config, sampling, state, num_slots=4, max_positions=128)
+    num_spent = 0
+    for seed in range(4):
+        wanted = SequenceRequest(seed, PROMPT, (), is_growing=True, seed=seed, max_tokens=40)
+        for each in (cpu, runner):
+            each.add(wanted)
+        for number, until in enumerate((20, 24, 28, 32)):
+            for each in (cpu, runner):
+                each.read(seed, (10, 11, *range(12, 13 + number)), until=until)
+            expected = drain(cpu)[seed]
+            assert drain_ahead(runner, depth=3)[seed] == expected
+            num_spent += expected[-1].is_spent
+    assert num_spent > 4
+
+
 # --- another layout and another sampling -------------------------------------------------------------------
 
 

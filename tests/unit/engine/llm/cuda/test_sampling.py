@@ -11,7 +11,7 @@ from voicegate.engine.llm.cuda import packing
 from voicegate.engine.llm.cuda.draws import RepetitionAwareDraws
 from voicegate.engine.llm.torch.penalty_sampler import RepetitionPenaltySampler
 from voicegate.engine.llm.torch.sampler import RepetitionAwareSampler
-from voicegate.engine.model.config import PenaltySamplingConfig, SamplingConfig
+from voicegate.engine.model.config import PenaltySamplingConfig, Sampling, SamplingConfig
 
 SMALL = small_llm_config()
 NUM_IDS = SMALL.num_speech_rows
@@ -29,6 +29,7 @@ def test_upstreams_trace() -> None:
         flags = packing.IS_IGNORING_EOS if golden["ignore_eos"][step] else 0
         flags |= packing.IS_FRESH if step == 0 else 0
         drawn += sampler.draw(scores, np.array([at]), flags=flags, history_places=step % 10)
+        sampler.remember(drawn[-1], step % 10)  # ours forgets an end, and this trace goes on after some
     assert drawn == golden["unif_tokens"][:NUM_STEPS].tolist()
 
 
@@ -91,8 +92,8 @@ def test_what_goes_into_the_history() -> None:
     draws = sampler.body.draws
     assert isinstance(draws, RepetitionAwareDraws)
     entries = [draws.history[slot, slot].item() for slot in range(4)]
-    assert entries == [7, SMALL.eos_id, SMALL.fill_id, SMALL.fill_id]
-    assert (draws.history[:4] == -1).sum() == 4 * (draws.history.shape[1] - 1)
+    assert entries == [7, -1, SMALL.fill_id, SMALL.fill_id], "an end is not remembered"
+    assert (draws.history[:4] == -1).sum() == 4 * (draws.history.shape[1] - 1) + 1
 
 
 @pytest.mark.parametrize("sampling", [PenaltySamplingConfig(), PenaltySamplingConfig(1.0, 0.7, 20, 2.0)])
@@ -122,9 +123,15 @@ def test_more_candidates_than_a_kernel_holds_are_refused() -> None:
         KernelSampler(SMALL, num_slots=1, device="cpu", sampling=PenaltySamplingConfig(top_k=65))
 
 
-def test_no_end_by_repetition_penalty_where_it_is_forbidden() -> None:
-    scores = torch.full((2, NUM_IDS), -30.0)
-    scores[:, [7, SMALL.speech_token_size + 9]] = torch.tensor([0.0, 5.0])
-    sampler = KernelSampler(SMALL, num_slots=2, device="cpu", sampling=PenaltySamplingConfig())
-    drawn = sampler.draw(scores, np.full((2, 2), 0.5), flags=np.array([0, packing.FORBIDS_END]))
-    assert drawn == [SMALL.speech_token_size + 9, 7]
+@pytest.mark.parametrize("sampling", [SamplingConfig(), PenaltySamplingConfig()])
+def test_a_step_ahead_draws_nothing_after_an_end(sampling: Sampling) -> None:
+    """A reading of growing text goes on after it with other words: what it remembers must be what it has said."""
+    scores = torch.full((3, NUM_IDS), -30.0)
+    scores[:, 7] = 0.0
+    sampler = KernelSampler(SMALL, num_slots=3, device="cpu", sampling=sampling)
+    sampler.body.last_token[:3] = torch.tensor([SMALL.eos_id, SMALL.eos_id, 9])
+    flags = np.array([packing.GOES_ON, 0, packing.GOES_ON]) | packing.IS_FRESH
+    assert sampler.draw(scores, np.full((3, 2), 0.5), flags=flags) == [SMALL.eos_id, 7, 7]
+    draws = sampler.body.draws
+    if isinstance(draws, RepetitionAwareDraws):
+        assert [sorted(set(row.tolist())) for row in draws.history[:3]] == [[-1], [-1, 7], [-1, 7]]
