@@ -1,7 +1,6 @@
 """models/tiny/training: one step of each stage on ten made-up sentences, and the engine loads what comes of it."""
 
 import argparse
-import itertools
 import json
 import math
 import os
@@ -83,6 +82,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 samples=noise.normal(0, 3000, _FRAMES * shards.SAMPLES_PER_FRAME).astype(np.int16),
                 pitch_hz=np.full(_FRAMES, 120, np.float16),
                 symbols=np.full(_FRAMES, 60, np.uint8),
+                words=np.arange(_FRAMES, dtype=np.uint8) // 10,
             )
             for _ in range(5)
         ]
@@ -567,10 +567,11 @@ def test_speech_is_cut_at_the_quietest_place_of_a_pause() -> None:
     samples = np.full(300 * 100, 0.1, np.float32)
     samples[300 * 64 : 300 * 66] = 0.0
     samples[300 * 80 :] = 0.0  # behind the pause
-    whole = teachers.Spoken(samples, np.arange(100, dtype=np.float32), np.arange(100, dtype=np.uint8))
+    numbers = np.arange(100, dtype=np.uint8)
+    whole = teachers.Spoken(samples, numbers.astype(np.float32), numbers, numbers)
     cut = kokoro_teacher._cut(whole, 60, 70)
     assert 63 <= len(cut.pitch_hz) <= 66
-    assert len(cut.samples) == 300 * len(cut.pitch_hz) == 300 * len(cut.symbols)
+    assert len(cut.samples) == 300 * len(cut.pitch_hz) == 300 * len(cut.symbols) == 300 * len(cut.words)
 
 
 @pytest.mark.parametrize(
@@ -748,24 +749,30 @@ def test_utterances_of_the_last_corpus_are_held_out(corpus: Path, trained: Path,
     assert held_out[0] >= 10
 
 
-def test_documents_end_with_commas_and_without_punctuation() -> None:
+def told(texts: list[str], num_codes: int, voices: np.ndarray | None = None) -> codes.Told:
+    """All with the same codes. Their words are equally long."""
+    number = np.zeros(len(texts), np.int64) if voices is None else voices
+    words = [(np.arange(num_codes) * len(text.split()) // num_codes).astype(np.uint8) for text in texts]
+    return codes.Told(texts, number, [np.full(num_codes, each) for each in number], words)
+
+
+def test_documents_end_with_commas() -> None:
     """Else a clause that stands alone is gone on with: the engine speaks each by itself."""
-    told = codes.Told(["One two,", "Three four."] * 4, np.zeros(8, np.int64), [np.arange(6)] * 8)
-    documents = llm.Documents(told, TINY_MODEL_DIR / "tokenizer.json", list(range(8)), batch=1, seed=1)
+    documents = llm.Documents(
+        told(["One two,", "Three four."] * 4, 6), TINY_MODEL_DIR / "tokenizer.json", list(range(8)), batch=1, seed=1
+    )
     tokenizer = Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json"))
     rng = random.Random(0)
     drawn = [documents._document(rng, tokenizer, tokenizer, 4) for _ in range(300)]
-    texts = [tokenizer.decode(list(itertools.chain(*each.text))) for each in drawn]
-    ends = Counter(text[-1] if text[-1] in ",." else "" for text in texts)
+    ends = Counter(tokenizer.decode(each.text[-1])[-1] for each in drawn)
     assert ends[","] > 100
-    assert 0 < ends[""] < 40
     assert ends["."] > 20
 
 
-def test_a_document_without_punctuation_needs_no_more_places_than_with_it() -> None:
+def test_a_document_of_growing_text_needs_no_more_places_than_the_whole_one() -> None:
     """Byte pairs are cut anew then. By dropout they became more, one more than a full row had room for."""
-    told = codes.Told(["One two three four five."] * 4, np.zeros(4, np.int64), [np.arange(40)] * 4)
-    documents = llm.Documents(told, TINY_MODEL_DIR / "tokenizer.json", list(range(4)), batch=1, seed=1)
+    texts = told(["One two three four five."] * 4, 40)
+    documents = llm.Documents(texts, TINY_MODEL_DIR / "tokenizer.json", list(range(4)), batch=1, seed=1)
     plain, dropping = (Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json")) for _ in range(2))
     dropping.model.dropout = 0.5
     rng = random.Random(0)
@@ -775,35 +782,45 @@ def test_a_document_without_punctuation_needs_no_more_places_than_with_it() -> N
             assert num_prefix + 3 + sum(map(len, [*document.text, *document.codes])) <= 512
 
 
-def test_documents_of_growing_text_say_less_than_they_know() -> None:
-    """As the engine reads a text that is still being written: the last known word is not said, and no end is learnt."""
-    told = codes.Told(["One two three four five."] * 4, np.zeros(4, np.int64), [np.arange(100)] * 4)
+def test_documents_of_growing_text_end_where_its_known_words_are_said() -> None:
+    """As the engine reads a text that is still being written: the LLM's end tells that it needs more of it."""
     path = TINY_MODEL_DIR / "tokenizer.json"
-    documents = llm.Documents(told, path, list(range(4)), batch=200, seed=1)
+    documents = llm.Documents(told(["One two three four five."] * 4, 50), path, list(range(4)), batch=200, seed=1)
     tokenizer = Tokenizer.from_file(str(path))
     rng = random.Random(0)
     drawn = [documents._document(rng, tokenizer, tokenizer, 4) for _ in range(400)]
     growing = [each for each in drawn if each.is_growing]
     assert 40 < len(growing) < 120
-    # Two to four words are known. Before the last of them come 3, 6 or 11 of all 20 letters.
     said = {tokenizer.decode(each.text[-1]).strip().lower(): len(each.codes[-1]) for each in growing}
-    assert said == {"one two": 14, "one two three": 28, "one two three four": 52}
-    assert all(len(each) == 100 for document in growing for each in document.codes[1:-1])
-    ids, _, is_text, targets, _ = next(iter(documents))
-    num_without_end = 0
-    for row in range(200):
-        last = int(np.flatnonzero(ids[row])[-1])
-        assert not is_text[row, last]
-        num_without_end += int(targets[row, last] == llm._IGNORED)
-    assert 20 < num_without_end < 60
+    assert said == {"one two": 20, "one two three": 30, "one two three four": 40}
+    assert all(len(each) == 50 for document in growing for each in document.codes[1:-1])
+    _, _, _, targets, _ = next(iter(documents))
+    for row in targets:
+        assert row[row != llm._IGNORED][-1] == llm._SPECIAL_BASE + llm.EOS
+
+
+def test_words_are_told_where_their_blanks_begin() -> None:
+    """Both teachers are five values late. The last word is never told."""
+    durations = np.array([7, *[4] * 6, 9])
+    num_values = int(durations.sum())
+    samples, pitch = np.zeros(num_values * teachers.PITCH_HOP, np.float32), np.zeros(num_values, np.float32)
+    spoken = teachers.labelled(samples, pitch, "a bc, a"[:6], dict.fromkeys("abc, ", 1), durations)
+    assert spoken.words.tolist() == [0] * 6 + [1] * (4 * 4) + [2] * (num_values - 22)
+
+
+def test_a_text_that_was_read_as_other_words_is_not_cut() -> None:
+    document = llm._Document([[1, 2, 3, 4, 5]], [np.zeros(9, np.int64)])
+    plain = Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json"))
+    document.cut("One two three.", np.array([0, 1, 1, 1, 2, 2, 2, 3, 3], np.uint8), random.Random(0), plain)
+    assert not document.is_growing
 
 
 @pytest.mark.parametrize(("woman", "man", "share"), [(30, 10, 0.5), (30, 3, 12 / 42)])
 def test_voices_come_in_equal_shares(woman: int, man: int, share: float) -> None:
     """The man had 29 % of the speech. He lost 41 words of 170, and the woman 16; after equal shares 27 and 24."""
     number = np.array([0] * woman + [1] * man)
-    told = codes.Told(["One two."] * len(number), number, [np.full(6, each) for each in number])
-    documents = llm.Documents(told, TINY_MODEL_DIR / "tokenizer.json", list(range(len(number))), batch=1, seed=1)
+    texts = told(["One two."] * len(number), 6, number)
+    documents = llm.Documents(texts, TINY_MODEL_DIR / "tokenizer.json", list(range(len(number))), batch=1, seed=1)
     tokenizer = Tokenizer.from_file(str(TINY_MODEL_DIR / "tokenizer.json"))
     rng = random.Random(0)
     drawn = [documents._document(rng, tokenizer, tokenizer, 4).codes[-1][0] for _ in range(400)]

@@ -79,25 +79,28 @@ def test_states_are_gone_on_with_on_four_cards(folder: Path) -> None:
     first, second = found["llm"]
     assert "--corpus /work/codes.npz --minutes" in first
     assert "--corpus /work/codes.npz /work/corpus" in second
-    for name, card in (("llm", "0"), ("flow", "1"), ("vocoder", "2"), ("distil", "3")):
+    for name, card in (("llm", "0"), ("flow", "1"), ("vocoder", "2")):
         assert found[name][-1].startswith(f"{card} --until ")
-        assert ("--rate" in found[name][-1]) is (name != "distil")
-    assert any(call.startswith("1,2,3 ") and "--voice man" in call for call in found["corpus"]), "not beside the LLM"
+        assert "--rate" in found[name][-1]
+    assert any(call.startswith("1,2 ") and "--voice man" in call for call in found["corpus"]), "not beside the LLM"
 
 
-@pytest.mark.parametrize("cards", [1, 3])
-def test_the_flow_of_few_steps_takes_the_flows_place_and_is_exported(folder: Path, cards: int) -> None:
+@pytest.mark.parametrize("cards", [1, 2, 3])
+def test_the_flow_is_taught_before_the_one_of_few_steps_and_the_latter_exported(folder: Path, cards: int) -> None:
     (folder / "work/state/flow.pt").touch()
-    found = calls(folder, cards, few_steps="4")
-    assert "flow" not in found
-    (distil,), (exported,) = found["distil"], found["export"]
-    assert distil.startswith("1 " if cards == 3 else "0 ")
-    assert distil.endswith("--steps 4")
-    assert exported.endswith("--flow distilled_flow --guidance 0 --steps 4")
+    found = calls(folder, cards, few_steps="2")
+    (flow,), (distil,), (exported,) = found["flow"], found["distil"], found["export"]
+    until_s = [int(call.split("--until ")[1].split(" ")[0]) for call in (flow, distil)]
+    assert until_s[0] < until_s[1]
+    assert "--rate 5e-4" in flow
+    assert distil[0] == flow[0] == ("1" if cards == 3 else "0")
+    assert distil.endswith("--steps 2")
+    assert exported.endswith("--flow distilled_flow --guidance 0 --steps 2")
 
 
-def test_without_a_flow_there_is_nothing_to_distil(folder: Path) -> None:
-    found = calls(folder, cards=1, few_steps="4")
+def test_a_flow_that_failed_is_not_distilled(folder: Path) -> None:
+    (folder / "python").write_text(_STAND_IN.replace("[[", "false && [["))
+    found = calls(folder, cards=1, few_steps="4", fails="flow")
     assert "distil" not in found
     assert found["export"][0].endswith("/work/model --steps 4")
 

@@ -24,11 +24,12 @@ _LOW_BITS: Final = 8  # stored apart from the rest: the file is a tenth smaller
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Utterances: what was said, by which voice, and its codes."""
+    """Utterances: what was said, by which voice, its codes, and how many words are said before each of these."""
 
     texts: list[str]
     voices: npt.NDArray[np.int64]
     codes: list[npt.NDArray[np.int64]]
+    words: list[npt.NDArray[np.uint8]]
 
     def hours(self, voice: int) -> float:
         lengths = [len(each) for each, number in zip(self.codes, self.voices, strict=True) if number == voice]
@@ -36,9 +37,11 @@ class Told:
 
 
 def of_corpus(corpus_path: Path, state: Path, device: torch.device, hours: float) -> Told:
-    corpus = shards.load(shards.shard_paths(corpus_path), ("mel",), device, max_hours=hours)
+    corpus = shards.load(shards.shard_paths(corpus_path), ("mel", "words"), device, max_hours=hours)
     codes = speech_tokenizer.all_codes(speech_tokenizer.trained(state, device), corpus).cpu().numpy()
-    return Told(corpus.texts, corpus.voices, np.split(codes.astype(np.int64), corpus.starts[1:] // 2))
+    words = corpus.arrays["words"][::2].cpu().numpy()
+    begins = corpus.starts[1:] // 2
+    return Told(corpus.texts, corpus.voices, np.split(codes.astype(np.int64), begins), np.split(words, begins))
 
 
 def joined(parts: Sequence[Told]) -> Told:
@@ -46,6 +49,7 @@ def joined(parts: Sequence[Told]) -> Told:
         list(itertools.chain(*(each.texts for each in parts))),
         np.concatenate([each.voices for each in parts]),
         list(itertools.chain(*(each.codes for each in parts))),
+        list(itertools.chain(*(each.words for each in parts))),
     )
 
 
@@ -57,6 +61,7 @@ def save(path: Path, told: Told) -> None:
         high=(codes >> _LOW_BITS).astype(np.uint8),
         lengths=np.array([len(each) for each in told.codes], np.uint16),
         voices=told.voices.astype(np.uint8),
+        words=np.concatenate(told.words),
         texts=np.frombuffer("\n".join(told.texts).encode(), np.uint8),
     )
 
@@ -66,7 +71,8 @@ def load(path: Path) -> Told:
         codes = stored["low"] + (stored["high"].astype(np.int64) << _LOW_BITS)
         ends = np.cumsum(stored["lengths"].astype(np.int64))
         texts = stored["texts"].tobytes().decode().split("\n")
-        return Told(texts, stored["voices"].astype(np.int64), np.split(codes, ends[:-1]))
+        words = np.split(stored["words"], ends[:-1])
+        return Told(texts, stored["voices"].astype(np.int64), np.split(codes, ends[:-1]), words)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Have a teacher speak the text: shards of mel, samples, pitch and phonemes.
+"""Have a teacher speak the text: shards of mel, samples, pitch, phonemes and words.
 
     python -m models.tiny.training.corpus --texts texts.txt --voice woman --output corpus --workers 12 --minutes 2
 
@@ -45,6 +45,7 @@ def utterance(spoken: Spoken, text: str, voice: int) -> Utterance:
         samples=(samples * 32767).astype(np.int16),
         pitch_hz=np.where(is_inside, spoken.pitch_hz[index], 0).astype(np.float16),
         symbols=np.where(is_inside, spoken.symbols[index], 0).astype(np.uint8),
+        words=spoken.words[index],
     )
 
 

@@ -202,4 +202,6 @@ def _cut(spoken: Spoken, begin: int, end: int) -> Spoken:
     blocks = blocks[: len(blocks) // _CUT_STEP * _CUT_STEP].reshape(-1, _CUT_STEP)
     power = np.convolve((blocks**2).mean(1), np.ones(4), mode="same")
     frame = begin + int(np.argmin(power)) * _CUT_STEP // PITCH_HOP
-    return Spoken(spoken.samples[: frame * PITCH_HOP], spoken.pitch_hz[:frame], spoken.symbols[:frame])
+    return Spoken(
+        spoken.samples[: frame * PITCH_HOP], spoken.pitch_hz[:frame], spoken.symbols[:frame], spoken.words[:frame]
+    )

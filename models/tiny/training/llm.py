@@ -41,11 +41,10 @@ _MIX_TEXT, _MIX_SPEECH = 5, 15
 _IGNORED: Final = -1
 _DROPOUT: Final = 0.08
 # A document's end, so that a clause which ends with a comma is not gone on with: the engine gives the LLM nothing more.
-# Only texts that are not normalised have words without a mark at their end: to others the engine gives a full stop.
-_ENDS, _ENDS_AT_COMMA, _UNPUNCTUATED = 0.12, 0.8, 0.05
-# Documents whose last text is still being written, as the engine's re-prefills have it (core/reprefills.py): some of
-# its words are known, and less is said than these. Their share, and how much of all known words but the last is said.
-_GROWING, _GROWING_SAID = 0.2, 0.95
+_ENDS, _ENDS_AT_COMMA = 0.12, 0.8
+# Documents whose last text is still being written, as the engine's re-prefills have it (core/reprefills.py): where its
+# first words are said they end, so that the LLM says no more than it knows.
+_GROWING = 0.2
 _MOST_REPEATED: Final = 4  # times, a voice with less speech than another
 _SPECIAL_BASE: Final = NUM_CODES  # ids in a document: codes, then specials; text has ids of its own
 _NUM_HELD_OUT: Final = 256  # utterances that are not trained on: by their loss is judged
@@ -161,7 +160,7 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
     """Batches of documents: utterances of one voice joined until 512 places are full, half of them interleaved."""
 
     def __init__(self, told: Told, tokenizer: Path, indices: Sequence[int], batch: int, seed: int) -> None:
-        self._codes, self._texts = told.codes, told.texts
+        self._codes, self._texts, self._words = told.codes, told.texts, told.words
         self._tokenizer_path = tokenizer
         self._by_voice = [[index for index in indices if told.voices[index] == number] for number in range(len(VOICES))]
         self._by_voice = [each for each in self._by_voice if each]
@@ -182,11 +181,8 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
         for row in range(self._batch):
             document = self._document(rng, plain, dropping, len(prefix))
             text, codes = list(itertools.chain(*document.text)), np.concatenate(document.codes)
-            layout = _whole
-            if document.is_growing:
-                layout = _growing
-            elif rng.random() < 0.5 and len(codes) > len(text) * _MIX_SPEECH / _MIX_TEXT:
-                layout = _mixed
+            is_mixed = rng.random() < 0.5 and len(codes) > len(text) * _MIX_SPEECH / _MIX_TEXT
+            layout = _mixed if is_mixed and not document.is_growing else _whole
             for array, column in zip(arrays, layout(prefix, text, codes), strict=True):
                 array[row, : len(column)] = column
         return tuple(map(torch.from_numpy, arrays))
@@ -209,14 +205,11 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
             room -= needed
             document.text.append(ids)
             document.codes.append(self._codes[index])
-            last = written
+            last, words = written, self._words[index]
             if rng.random() < (_ENDS_AT_COMMA if written.endswith(",") else _ENDS):
                 break
-        drawn = rng.random()
-        if drawn < _GROWING:
-            document.cut(last, rng, plain)
-        elif last and drawn < _GROWING + _UNPUNCTUATED:
-            document.replace_last(plain.encode(last.rstrip(",.?!")).ids)
+        if last and rng.random() < _GROWING:
+            document.cut(last, words, rng, plain)
         return document
 
 
@@ -224,27 +217,24 @@ class Documents(IterableDataset[tuple[torch.Tensor, ...]]):
 class _Document:
     text: list[list[int]]  # of each utterance, its ids
     codes: list[npt.NDArray[np.int64]]
-    is_growing: bool = False  # the last text is not finished, nor said as far as it is known
+    is_growing: bool = False  # the last text is not finished
 
-    def replace_last(self, ids: list[int]) -> None:
-        """Dropout cuts a text otherwise each time: it could need a place more than before, and the row may be full."""
-        if len(ids) <= len(self.text[-1]):
-            self.text[-1] = ids
+    def cut(self, last: str, num_said: npt.NDArray[np.uint8], rng: random.Random, tokenizer: Any) -> None:
+        """Leaves the first words of `last`, the text of the last utterance, and the speech of these.
 
-    def cut(self, last: str, rng: random.Random, tokenizer: Any) -> None:
-        """Leaves the first words of `last`, the text of the last utterance, and speech for all of these but one.
-
-        Where a word begins in the speech is told by letters, as the engine does it. Texts of two words stay.
+        num_said: of its words, before each code. Texts of two words stay, as do those that were read as more or fewer
+        words than are written.
         """
         words = last.split()
-        if len(words) < 3:
+        if len(words) < 3 or num_said[-1] != len(words) - 1:
             return
         num_known = rng.randint(2, len(words) - 1)
-        num_letters = [len(word) for word in words]
-        share = _GROWING_SAID * sum(num_letters[: num_known - 1]) / sum(num_letters)
         space = last[: len(last) - len(last.lstrip())]
-        self.replace_last(tokenizer.encode(space + " ".join(words[:num_known])).ids)
-        self.codes[-1] = self.codes[-1][: max(round(share * len(self.codes[-1])), 1)]
+        ids = tokenizer.encode(space + " ".join(words[:num_known])).ids
+        if len(ids) > len(self.text[-1]):  # a row may be full, and dropout cuts a text otherwise each time
+            return
+        self.text[-1] = ids
+        self.codes[-1] = self.codes[-1][: int(np.searchsorted(num_said, num_known))]
         self.is_growing = True
 
 
@@ -254,13 +244,6 @@ Columns = tuple[list[int], list[int], list[int], list[int], list[int]]
 def _whole(prefix: list[int], text: list[int], codes: npt.NDArray[np.int64]) -> Columns:
     """ids, phases, whether text, targets, targets' phases: sos, text, task, speech, and the end as last target."""
     return _closed(_opening(prefix + text), codes.tolist(), 0)
-
-
-def _growing(prefix: list[int], text: list[int], codes: npt.NDArray[np.int64]) -> Columns:
-    """As `_whole`, but nothing is learnt of what comes after the last code: more text does, before speech goes on."""
-    columns = _whole(prefix, text, codes)
-    columns[3][-1] = _IGNORED
-    return columns
 
 
 def _mixed(prefix: list[int], text: list[int], codes: npt.NDArray[np.int64]) -> Columns:

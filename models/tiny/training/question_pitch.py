@@ -27,7 +27,7 @@ _LOW, _HIGH = -1.5, 7.5  # semitones from the question's median: soon after the 
 _FALL_S: Final = 0.08  # to _LOW
 _MOST_SEMITONES_PER_S: Final = 50.0  # a short vowel does not get down to _LOW
 _FAINT_DB: Final = -20.0  # below the question's loudest: nobody hears pitch there, so it is up before
-_LATE_S: Final = 0.0625  # of both teachers' phonemes, against their samples
+LATE_S: Final = 0.0625  # of both teachers' phonemes, against their samples
 _LEAST_VALUES: Final = 3  # of the pitch, that rise: fewer are no melody
 VOICED_HZ: Final = 40  # the teachers' pitch is lower where there is no voice
 
@@ -68,7 +68,7 @@ def rising(
     begins.
     """
     pitch_hz = pitch_hz.copy()
-    begins = np.maximum(begins - round(_LATE_S * values_per_s), 0)
+    begins = np.maximum(begins - round(LATE_S * values_per_s), 0)
     for first, mark in yes_no_questions(symbols):
         begin, end = begins[first], begins[mark + 1]
         voiced = begin + np.flatnonzero(pitch_hz[begin:end] > VOICED_HZ)

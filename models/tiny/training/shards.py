@@ -22,6 +22,7 @@ class Utterance:
     samples: npt.NDArray[np.int16]  # [480 T]; none where the vocoder is not to learn from it
     pitch_hz: npt.NDArray[np.float16]  # [T]
     symbols: npt.NDArray[np.uint8]  # [T]
+    words: npt.NDArray[np.uint8]  # [T]: how many are said, but for the last one
 
 
 def write_shard(path: Path, utterances: Sequence[Utterance]) -> None:
@@ -37,6 +38,7 @@ def write_shard(path: Path, utterances: Sequence[Utterance]) -> None:
             samples=np.concatenate([each.samples for each in utterances]),
             pitch_hz=np.concatenate([each.pitch_hz for each in utterances]),
             symbols=np.concatenate([each.symbols for each in utterances]),
+            words=np.concatenate([each.words for each in utterances]),
         )
     partial.rename(path)
 
@@ -60,7 +62,7 @@ def shard_paths(directory: Path) -> list[Path]:
 
 
 def load(paths: Iterable[Path], keys: Sequence[str], device: torch.device, *, max_hours: float = 1e9) -> Corpus:
-    """At most `max_hours` of each voice, one voice after the other; `keys` of mel, samples, pitch_hz, symbols."""
+    """At most `max_hours` of each voice, one voice after the other; `keys`: mel, samples, pitch_hz, symbols, words."""
     texts: list[str] = []
     voices: list[npt.NDArray[np.int64]] = []
     frames: list[npt.NDArray[np.int64]] = []

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .question_pitch import STRESSES, VOICED_HZ, Floats, rising
+from .question_pitch import LATE_S, STRESSES, VOICED_HZ, Floats, rising
 
 SAMPLE_RATE_HZ: Final = 24_000
 PITCH_HOP: Final = 300  # samples between two values of the teachers' pitch
@@ -18,6 +18,7 @@ class Spoken:
     samples: Floats
     pitch_hz: Floats  # [samples / 300]; 0 where unvoiced
     symbols: npt.NDArray[np.uint8]  # a phoneme's id at each value of the pitch; 0 is a pause
+    words: npt.NDArray[np.uint8]  # how many words are said at each value, but for the last one
 
 
 class Teacher(Protocol):
@@ -73,6 +74,10 @@ def labelled(
     for index, symbol in enumerate(known, 1):
         if symbol == " ":
             symbols[index] = symbols[index - 1]
-    spread = np.repeat(symbols, np.diff(symbol_ends(durations, num_values), prepend=0))
+    ends = symbol_ends(durations, num_values)
+    spread = np.repeat(symbols, np.diff(ends, prepend=0))
+    blanks = [begin for begin, symbol in zip(ends, known, strict=False) if symbol == " "]
+    late = round(LATE_S * SAMPLE_RATE_HZ / PITCH_HOP)
+    words = np.searchsorted(np.array(blanks, np.int64) - late, np.arange(num_values), side="right").astype(np.uint8)
     voiced = np.where(pitch > VOICED_HZ, pitch, 0)[:num_values].astype(np.float32)
-    return Spoken(samples[: num_values * PITCH_HOP], voiced, spread)
+    return Spoken(samples[: num_values * PITCH_HOP], voiced, spread, words)

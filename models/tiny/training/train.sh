@@ -3,9 +3,9 @@
 # A state in WORK/state is gone on with, at a rate below its stage's own; the tokenizer's is final, since codes rest on it.
 # With WORK/codes.npz (an earlier corpus) the LLM begins at once, and learns from both when the new corpus is spoken.
 # Until then the other states may still come, and KOKORO: the man's speech waits for KOKORO/kokoro.onnx.
-# Cards: one has all; of two the last has the vocoder; of three the LLM, the flow and the vocoder have one each; a fourth
-# has the flow of few steps, where a flow is there at the start. FEW_STEPS says how many: then it is what is exported, and
-# on fewer cards it takes the flow's place. That flow must be guided: the shipped one is no teacher (README). UNTIL (seconds since 1970) ends all in place of MINUTES.
+# Cards: one has all; of two the last has the vocoder; of three the LLM, the flow and the vocoder have one each.
+# With FEW_STEPS the flow has half of its time; then it is distilled to so many steps, and that is what is exported. A flow
+# that is gone on with must be guided: the shipped one is no teacher (README). UNTIL (seconds since 1970) ends all in place of MINUTES.
 # VOCODER=no leaves the vocoder as it is.
 # Once a minute WORK/pieces has the states anew in files of 15 MB, and the logs: fetch them, a lent machine may go at any
 # moment. SIGTERM saves and packs what there is. For a trial on a CPU: CARDS=4 STAGE_OPTIONS="--batch-share 0.01 --max-steps 3".
@@ -75,19 +75,24 @@ pack() { # the link is renamed in one step: who reads never sees half of it
 }
 
 case $cards in
-0 | 1) flow_card=0 vocoder_card=0 few_card= speakers=0 ;;
-2) flow_card=0 vocoder_card=1 few_card= speakers=0,1 ;;
-3) flow_card=1 vocoder_card=2 few_card= speakers=0,1,2 ;;
-*) flow_card=1 vocoder_card=2 few_card=3 speakers=0,1,2,3 ;;
+0 | 1) flow_card=0 vocoder_card=0 speakers=0 ;;
+2) flow_card=0 vocoder_card=1 speakers=0,1 ;;
+*) flow_card=1 vocoder_card=2 speakers=0,1,2 ;;
 esac
 llm_until=$end # on a card of its own; else before the flow, which beside it left the LLM a quarter of its steps
-[ "$flow_card" -gt 0 ] || llm_until=$(share 64)
+[ "$flow_card" -gt 0 ] || llm_until=$(share "$([ -z "${FEW_STEPS:-}" ] && echo 64 || echo 45)")
 spoken_at=$(share 15)
-! has tokenizer || spoken_at=$(share 20)
 data="--corpus $work/corpus --state $work/state"
 llm="--state $work/state --tokenizer models/tiny/tokenizer.json --readers ${READERS:-8}"
 
 # shellcheck disable=SC2086 # these hold several words each
+teach_flow() {
+    flow_until=$end
+    [ -z "${FEW_STEPS:-}" ] || flow_until=$(($(date +%s) + $(left "$end") / 2))
+    step flow $flow_card "$flow_until" $data $flow_rate
+    if [ -n "${FEW_STEPS:-}" ] && has flow; then step distil $flow_card "$end" $data --steps "$FEW_STEPS"; fi
+}
+# shellcheck disable=SC2086
 teach() {
     rm -f "$work"/*.pid
     early=
@@ -115,24 +120,17 @@ teach() {
         mv "$work/unfinished/tokenizer.pt" "$work/state/"
     fi
     flow_rate=$(rate flow 5e-4)
-    has flow || few_card=
     if [ "${VOCODER:-yes}" = yes ]; then
         step vocoder $vocoder_card "$end" $data --hours 12 --model models/tiny/model.json $(rate vocoder 3e-4) &
     fi
-    if [ -n "$few_card" ]; then step distil $few_card "$end" $data --steps "${FEW_STEPS:-5}" & fi
-    if [ -n "${FEW_STEPS:-}" ] && [ -z "$few_card" ] && has flow; then
-        flow="distil $flow_card $end $data --steps $FEW_STEPS"
-    else
-        flow="flow $flow_card $end $data $flow_rate"
-    fi
-    if [ $flow_card -gt 0 ]; then step $flow & fi
+    if [ $flow_card -gt 0 ]; then teach_flow & fi
     run codes $vocoder_card 600 codes $data --hours 50 --device $device --output "$work/new.part.npz" &&
         mv "$work/new.part.npz" "$work/new-codes.npz" &
     if [ -n "$early" ]; then wait $early || note "llm FAILED: $(tail -n 1 "$work/llm.log")"; fi
     if [ -e "$work/codes.npz" ]; then more="$work/codes.npz"; else more=; fi
     [ -n "$early" ] || llm="$llm $(rate llm 2.5e-4)"
     step llm 0 "$llm_until" $llm --corpus $more "$work/corpus"
-    if [ $flow_card -eq 0 ]; then step $flow; fi
+    if [ $flow_card -eq 0 ]; then teach_flow; fi
     wait
 }
 
