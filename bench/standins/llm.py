@@ -31,6 +31,7 @@ class _Sequence:
     num_tokens: int = 0
     held: list[int] = field(default_factory=list)  # tokens that were not told of
     tell_after: int = 1
+    is_spent: bool = False  # this reading is over: all that it knew is said
 
     def feed(self) -> None:
         """The next step computes what is new before the speech, and what stands behind the text once more."""
@@ -111,6 +112,7 @@ class HollowRunner(LlmRunner):
             sequence.num_text_tokens = len(text_ids)
             sequence.is_text_complete = until is None
             sequence.until = until or 0
+            sequence.is_spent = False
             sequence.feed()
 
     # --- steps ------------------------------------------------------------------------------------------------
@@ -119,12 +121,13 @@ class HollowRunner(LlmRunner):
         sequence = _of(live)
         if live.num_in_flight == MAX_STEPS_OF_ONE or (sequence.num_to_feed and live.num_in_flight):
             return False
+        if sequence.is_spent:
+            return False
         return sequence.is_text_complete or sequence.num_launched < self._num_sayable(sequence)
 
     def _num_sayable(self, sequence: _Sequence) -> int:
-        """While more text follows. The end of what is known takes a step, too."""
-        num_said = self._num_said(sequence)
-        return min(sequence.until, num_said + 1) if sequence.is_growing else num_said
+        """While more text follows. Of a growing one only its output tells that all is said."""
+        return sequence.until if sequence.is_growing else self._num_said(sequence)
 
     def _num_said(self, sequence: _Sequence) -> int:
         return round(self._tokens_per_text_token * sequence.num_text_tokens)
@@ -153,7 +156,7 @@ class HollowRunner(LlmRunner):
         for live in lives:
             live.num_in_flight -= 1
             if not live.is_gone:
-                output = self.advance(live.sequence_id, _of(live))
+                output = self.advance(live.sequence_id, _of(live), is_last=not live.num_in_flight)
                 if output is not None:
                     outputs.append(output)
         return outputs
@@ -168,15 +171,16 @@ class HollowRunner(LlmRunner):
         sequence = self._named(sequence_id)
         return () if sequence is None else sequence.give()
 
-    def advance(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput | None:
-        """By one token, or to its end."""
+    def advance(self, sequence_id: int, sequence: _Sequence, *, is_last: bool = True) -> SequenceOutput | None:
+        """By one token, or to its end. `is_last`: no further step of it is on its way."""
         is_truncated = sequence.num_tokens == sequence.max_tokens
         if is_truncated or (sequence.is_text_complete and sequence.num_tokens >= self._num_said(sequence)):
             self.abort(sequence_id)
             return SequenceOutput(sequence_id, sequence.give(), is_final=True, is_truncated=is_truncated)
-        if sequence.is_growing and not sequence.is_text_complete and sequence.num_tokens >= self._num_said(sequence):
-            sequence.num_launched = sequence.num_tokens
-            return SequenceOutput(sequence_id, sequence.give(), is_paused=True, is_spent=True)
+        is_growing = sequence.is_growing and not sequence.is_text_complete
+        if is_growing and (sequence.is_spent or sequence.num_tokens >= self._num_said(sequence)):
+            sequence.is_spent, sequence.num_launched = True, sequence.num_tokens
+            return SequenceOutput(sequence_id, sequence.give(), is_paused=True, is_spent=True) if is_last else None
         sequence.num_tokens += 1
         sequence.held.append(self._token(sequence))
         is_paused = sequence.num_tokens == sequence.until

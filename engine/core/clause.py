@@ -63,7 +63,8 @@ class Clause:
     num_sayable_letters: int = 0  # of the words known by now, but for the last
     num_open_chars: int = 0  # of that last word, which may go on
     is_paused: bool = False  # its reading is over, its text was not
-    spent_letters: int = 0  # of all its words, when the LLM had said them: it is not read again before there are more
+    # Letters of all its words, where the LLM ended a reading of these: it is not read again before there are more.
+    spent_letters: int = 0
     prefill_since_s: float | None = None  # engine clock; None once samples have come of it
     # Of a first reading of two blocks: when the first one's samples came, and its tokens; None once the second's have.
     second_since: tuple[float, int] | None = None

@@ -74,8 +74,9 @@ class Speaking:
         """A pass of text that grows goes on, with all words known by now."""
         until = None if clause.is_text_complete else self._reprefills.until_block(utterance, clause)
         self._pipeline.read_again(clause, utterance.voice, until=until)
-        # After its last reading a block waits for its listener, and says nothing of what one takes.
-        clause.prefill_since_s = None if until is None else self._clock()
+        # After its last reading a block waits for its listener, and says nothing of what one takes. Nor does the rest
+        # of one whose reading the model ended.
+        clause.prefill_since_s = None if until is None or clause.spent_letters else self._clock()
         clause.second_since = None
 
     def take_output(self, utterance: Utterance, clause: Clause, output: SequenceOutput) -> None:

@@ -79,7 +79,7 @@ class SequenceOutput:
     is_truncated: bool = False  # ended by a length limit, not by the model; then `is_final` too
     error: str | None = None  # what was wrong with this sequence; safe to show
     is_paused: bool = False  # its reading is over; it goes on with the next `read`
-    is_spent: bool = False  # and the model ended it: all that it knew is said
+    is_spent: bool = False  # and the model ended it sooner: it has said all that it knew
 
 
 class LlmBackend(Protocol):

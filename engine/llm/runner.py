@@ -120,9 +120,10 @@ class LlmRunner(ABC):
             return
         check_text_ids(self._config, text_ids)
         sequence = growing(sequence_id, live.sequence)
-        if sequence.is_spent:
-            self._slots.draw_anew(live.slot, len(sequence.decoded))
+        was_spent = sequence.is_spent
         sequence.read(tuple(text_ids), until=until)
+        if was_spent:
+            self._slots.draw_anew(live.slot, len(sequence.decoded))
         if sequence.feed is not None and sequence.feed.num_kept is not None:
             self._slots.lengths[live.slot] = sequence.feed.num_kept
 

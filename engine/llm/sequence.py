@@ -64,9 +64,9 @@ class Growing:
     """A text that is still being written: read anew, behind what was spoken, each time with all that is known of it.
 
     A reading is laid out as unistream, the tokens spoken so far behind the prompt's: [sos, prompt text, text, task,
-    prompt speech, speech]. The sampler's window and its random stream go on across readings, so what is said depends
-    on the seed and on the text known at each reading. Where the model ends the speech while more text follows, it has
-    said what it knows: the reading pauses there.
+    prompt speech, speech]. The sampler's window goes on across readings, and so does the random stream. What is said
+    depends on the seed and on the text known at each reading. Where the model ends the speech while more text follows,
+    it has said what it knows. The reading pauses there, and the next one has another random stream.
     """
 
     def __init__(self, config: LlmConfig, prompt: LlmPrompt, *, max_tokens: int | None = None) -> None:
@@ -76,6 +76,7 @@ class Growing:
         self.min_tokens = 0
         self.max_tokens = 0  # in all: where this reading pauses, or where the speech is cut off
         self.is_spent = False  # the model ended this reading: all that it knew is said
+        self._num_unheard = 0  # ids that were drawn and are no speech
         self._config = config
         self._around = prompt_rows(config, prompt)
         self._text_ids: tuple[int, ...] = ()  # of the last reading
@@ -94,15 +95,17 @@ class Growing:
             raise InvalidRequest("a growing sequence is read again when its reading has paused, not before")
         if not text_ids:
             raise InvalidRequest("a growing sequence cannot be read without text")
-        if until is not None and until <= len(self.decoded):
-            raise InvalidRequest(f"{len(self.decoded)} tokens are spoken; a reading until {until} would add none")
+        num_spoken = len(self.decoded) - self._num_unheard
+        if until is not None and until <= num_spoken:
+            raise InvalidRequest(f"{num_spoken} tokens are spoken; a reading until {until} would add none")
         if not self._around.is_instructed:
             check_instruction(self._config, text_ids)
         self._is_complete = until is None
         self.is_spent = False
         stop = self._config.stop
         self.min_tokens = stop.min_tokens_per_text_token * len(text_ids) if self._is_complete else 0
-        limits = (until, self._limit, stop.max_length(len(text_ids)) if self._is_complete else None)
+        pause = None if until is None else until + self._num_unheard
+        limits = (pause, self._limit, stop.max_length(len(text_ids)) if self._is_complete else None)
         self.max_tokens = min(limit for limit in limits if limit is not None)
         if len(self.decoded) >= self.max_tokens:  # the limit is behind: nothing more is said
             self.state = SequenceState.TRUNCATED
@@ -149,7 +152,9 @@ class Growing:
         if len(self.decoded) >= self.max_tokens:
             is_cut = self._is_complete or self.max_tokens == self._limit
             self.state = SequenceState.TRUNCATED if is_cut else SequenceState.WAITING
-        return audible(self._config, token)
+        heard = audible(self._config, token)
+        self._num_unheard += heard is None
+        return heard
 
 
 LlmSequence = Unistream | Growing | Bistream

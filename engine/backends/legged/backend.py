@@ -180,7 +180,9 @@ class LeggedLlm:
         if news.is_last:
             del self._by_leg[news.leg_id]
             alive.leg_id = None
-        output = legged.output(is_leg_over=news.is_last)
+        elif legged.is_spent:
+            self._end_leg(alive)
+        output = legged.output(is_leg_over=alive.leg_id is None)
         self.counters["llm_strays"] += legged.num_strays - num_strays
         self.counters["llm_cached_tokens"] += news.num_cached_tokens
         if legged.has_ended:

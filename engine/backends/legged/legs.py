@@ -12,6 +12,7 @@ import numpy as np
 from voicegate.engine.llm.backend import SequenceOutput, SequenceRequest
 from voicegate.engine.llm.feed import SequenceState
 from voicegate.engine.llm.sequence import Growing, Unistream
+from voicegate.engine.llm.slots import seed_key
 from voicegate.engine.model.config import LlmConfig
 from voicegate.engine.model.qwen2 import MergedVocabulary
 
@@ -99,7 +100,7 @@ class LeggedSequence:
             case None:
                 pass
             case "stop":  # the end id itself is not always among the ids
-                self.sequence.advance(self._config.eos_id)
+                self._take_end(self._config.eos_id)
             case "length":  # some were strays: another leg, if this one got anywhere
                 if len(self.sequence.decoded) == self._num_spoken_before:
                     self._error = "the LLM made no speech where more of it was due"
@@ -117,9 +118,19 @@ class LeggedSequence:
                 self._ids.append(id_)
                 self._tokens.append(token)
             elif config.speech_token_size <= token < config.num_speech_rows:
-                self.sequence.advance(token)
+                self._take_end(token)
             else:
                 self.num_strays += 1
+
+    def _take_end(self, token: int) -> None:
+        self.sequence.advance(token)
+        if self.is_spent:
+            self._seed = int(seed_key(self._seed))  # with the same one it might end there again
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the model ended a reading while its text grows: what its leg makes now is nobody's."""
+        return isinstance(self.sequence, Growing) and self.sequence.is_spent
 
     @property
     def has_ended(self) -> bool:
@@ -134,7 +145,6 @@ class LeggedSequence:
         tokens, self._tokens = tuple(self._tokens), []
         if not (tokens or is_final or is_paused or self._error):
             return None
-        is_spent = is_paused and isinstance(self.sequence, Growing) and self.sequence.is_spent
-        self._seed += is_spent  # with the same one it might end there again
+        is_spent = is_paused and self.is_spent
         is_cut = is_final and is_truncated
         return SequenceOutput(self.sequence_id, tokens, is_final, is_cut, self._error, is_paused, is_spent)

@@ -136,7 +136,7 @@ class RepetitionPenaltyDraws:
             FIRST_SPEECH_ROW=self._first_speech_row,
             FED_STRIDE=self.fed_by.stride(0),
             FIRST_END=self._constants["FIRST_END"],
-            BEHIND_ENDS=self._constants["BEHIND_ENDS"],
+            ENDS_STOP=self._constants["ENDS_STOP"],
             num_warps=1,
         )
 
@@ -174,7 +174,7 @@ def _constants(
         "IS_IGNORING_EOS": packing.IS_IGNORING_EOS,
         "GOES_ON": packing.GOES_ON,
         "FIRST_END": config.eos_id if config.stop.is_eos_alone else config.speech_token_size,
-        "BEHIND_ENDS": config.eos_id + 1 if config.stop.is_eos_alone else config.num_speech_rows,
+        "ENDS_STOP": config.eos_id + 1 if config.stop.is_eos_alone else config.num_speech_rows,
         "num_warps": num_warps,
     }
 

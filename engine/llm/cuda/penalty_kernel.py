@@ -9,7 +9,7 @@ lines), so nothing has to be cleared between the two, and steps of both may be o
 import triton
 import triton.language as tl
 
-from voicegate.engine.llm.cuda.sampling_kernel import draw_of_nucleus, ended_or, keep_candidates
+from voicegate.engine.llm.cuda.sampling_kernel import draw_of_nucleus, end_kept, keep_candidates
 
 
 @triton.jit
@@ -20,7 +20,7 @@ def note_fed(
     FIRST_SPEECH_ROW: tl.constexpr,
     FED_STRIDE: tl.constexpr,
     FIRST_END: tl.constexpr,
-    BEHIND_ENDS: tl.constexpr,
+    ENDS_STOP: tl.constexpr,
 ):
     """One line: its speech id, where it feeds one, to `fed_by` [slots, speech ids]. Grid (lines,)."""
     line = tl.program_id(0)
@@ -31,7 +31,7 @@ def note_fed(
     if table_row < 0:
         speech_id = tl.load(last_token_ptr + slot)
         # Fed by a step ahead, which did not know that the reading was over.
-        speech_id = tl.where((speech_id >= FIRST_END) & (speech_id < BEHIND_ENDS), -1, speech_id)
+        speech_id = tl.where((speech_id >= FIRST_END) & (speech_id < ENDS_STOP), -1, speech_id)
     if speech_id >= 0:
         tl.store(fed_by_ptr + slot * FED_STRIDE + speech_id, number)
 
@@ -57,7 +57,7 @@ def sample(
     IS_IGNORING_EOS: tl.constexpr,
     GOES_ON: tl.constexpr,
     FIRST_END: tl.constexpr,
-    BEHIND_ENDS: tl.constexpr,
+    ENDS_STOP: tl.constexpr,
 ):
     """One sample: its token to `tokens` [samples] and `last_token` [slots]. Grid (samples,).
 
@@ -100,6 +100,6 @@ def sample(
         IS_WITHIN_TOP_K=True,
     )
     token = tl.minimum(token, NUM_IDS - 1)  # whatever scores that are not finite have chosen
-    token = ended_or(token, tl.load(last_token_ptr + slot), flags, GOES_ON, FIRST_END, BEHIND_ENDS)
+    token = end_kept(token, tl.load(last_token_ptr + slot), flags, GOES_ON, FIRST_END, ENDS_STOP)
     tl.store(last_token_ptr + slot, token)
     tl.store(tokens_ptr + index, token)

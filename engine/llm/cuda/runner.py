@@ -5,6 +5,7 @@ A line's arithmetic does not depend on the others: the same seed gives the same 
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -263,8 +264,12 @@ class CudaLlmRunner(LlmRunner):
             member = members.get(place)
             if member is None:
                 token, num_decodes = tokens[num_decodes], num_decodes + 1
-                # A reading that has ended may have had steps on their way.
-                if not live.is_gone and live.is_decoding and self._is_told(live, token):
+                if live.is_gone:
+                    continue
+                if not live.is_decoding:  # a step that was launched ahead of its reading's end
+                    if not live.num_in_flight:
+                        outputs.append(self._output(live))  # only now can it be read again
+                elif self._is_told(live, token):
                     outputs.append(self._decode_output(live))
             elif not live.is_gone:
                 outputs.append(self._member_output(live, member, tokens))
@@ -285,6 +290,8 @@ class CudaLlmRunner(LlmRunner):
             output = self._output(live, emitted)
             if output.is_paused:
                 live.is_decoding = False  # it is read anew
+                if live.num_in_flight:  # the last of these steps tells the pause
+                    return replace(output, is_paused=False, is_spent=False)
             return output
         is_truncated = not is_ended and not live.num_to_take
         if is_ended or is_truncated:

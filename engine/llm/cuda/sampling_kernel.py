@@ -85,9 +85,9 @@ def draw_of_nucleus(
 
 
 @triton.jit
-def ended_or(token, last, flags, GOES_ON: tl.constexpr, FIRST_END: tl.constexpr, BEHIND_ENDS: tl.constexpr):
+def end_kept(token, last, flags, GOES_ON: tl.constexpr, FIRST_END: tl.constexpr, ENDS_STOP: tl.constexpr):
     """The end that the slot drew last, if this sample goes on behind it: a step ahead did not know. Else `token`."""
-    is_over = (last >= FIRST_END) & (last < BEHIND_ENDS) & ((flags & GOES_ON) != 0)
+    is_over = (last >= FIRST_END) & (last < ENDS_STOP) & ((flags & GOES_ON) != 0)
     return tl.where(is_over, last, token)
 
 
@@ -116,7 +116,7 @@ def sample(
     IS_FRESH: tl.constexpr,
     GOES_ON: tl.constexpr,
     FIRST_END: tl.constexpr,
-    BEHIND_ENDS: tl.constexpr,
+    ENDS_STOP: tl.constexpr,
 ):
     """One sample: its token to `tokens` [samples], `last_token` [slots] and the ring `history` [slots, stride].
 
@@ -166,8 +166,8 @@ def sample(
         target = tl.load(uniforms + 1) * tl.max(cumulative, 0)
         token = tl.minimum(tl.sum((cumulative < target).to(tl.int32), 0), NUM_IDS - 1)
 
-    token = ended_or(token, tl.load(last_token_ptr + slot), flags, GOES_ON, FIRST_END, BEHIND_ENDS)
-    is_end = (token >= FIRST_END) & (token < BEHIND_ENDS) & ((flags & COUNTS_AS_FILL) == 0)  # it is not remembered
+    token = end_kept(token, tl.load(last_token_ptr + slot), flags, GOES_ON, FIRST_END, ENDS_STOP)
+    is_end = (token >= FIRST_END) & (token < ENDS_STOP) & ((flags & COUNTS_AS_FILL) == 0)  # it is not remembered
     is_special = (token >= SPEECH_TOKEN_SIZE) & ((flags & COUNTS_AS_FILL) != 0)
     decoded = tl.where(is_special | ((flags & IS_FORCED_FILL) != 0), FILL_ID, token)
     tl.store(ring_ptrs, tl.where((ring == ring_place) & (is_end == 0), decoded, history))

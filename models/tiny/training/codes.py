@@ -68,6 +68,8 @@ def save(path: Path, told: Told) -> None:
 
 def load(path: Path) -> Told:
     with np.load(path) as stored:
+        if "words" not in stored:
+            raise SystemExit(f"{path} does not tell where words end: store it anew from its corpus")
         codes = stored["low"] + (stored["high"].astype(np.int64) << _LOW_BITS)
         ends = np.cumsum(stored["lengths"].astype(np.int64))
         texts = stored["texts"].tobytes().decode().split("\n")

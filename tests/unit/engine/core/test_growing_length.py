@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.hollow_stages import hollow
+from tests.support.lanes import LateLane
 from tests.support.tiny_engine import CONFIG, HandDrivenEngine
 from voicegate.engine.interface import Done, SpeakingMode
 
@@ -52,4 +53,26 @@ def test_a_reading_that_the_model_ends_is_read_again_with_more_words_alone() -> 
     assert parts.runner.num_reprefills > 2
     engine.core.end_text(utterance_id)
     engine.run()
+    assert isinstance(engine.heard[utterance_id].end, Done)
+
+
+@pytest.mark.parametrize("ends_at_ms", range(4, 60, 8))
+def test_text_that_comes_while_steps_after_the_models_end_are_on_their_way_is_said(ends_at_ms: int) -> None:
+    """Nothing tells the engine that such a step is over but its own output: without it nobody would look again."""
+    parts = hollow(tokens_per_text_token=1)
+    lane = parts.runner._lane = LateLane()
+    engine = HandDrivenEngine(replace(CONFIG, stall_ms=350), stages=parts.stages)
+    utterance_id = engine.submit("u", mode=SpeakingMode.INCREMENTAL)
+    for word in re.findall(r"\S+\s*", LONG)[:8]:
+        engine.core.push_text(utterance_id, word)
+    for number in range(4000):
+        if number == 2 * ends_at_ms:
+            engine.core.push_text(utterance_id, "evening.")
+            engine.core.end_text(utterance_id)
+        engine.core.step()
+        engine.now_s += 0.0005
+        if number % 6 == 0 and lane.num_reached < lane.num_marks:  # 3 ms a step
+            lane.num_reached += 1
+        if engine.heard[utterance_id].end is not None:
+            break
     assert isinstance(engine.heard[utterance_id].end, Done)

@@ -157,6 +157,21 @@ def test_what_is_not_heard_counts_against_the_length() -> None:
     assert sequence.state is SequenceState.TRUNCATED
 
 
+def test_what_is_not_heard_does_not_count_towards_a_pause() -> None:
+    """Who asks for so many speech tokens counts what it has heard."""
+    sequence = Growing(replace(CONFIG, stop=EOS_ALONE), LlmPrompt(INSTRUCTION))
+    heard = []
+    for until in (3, 4, 5):
+        sequence.read((3, 4), until=until)
+        recording = Recording()
+        run_until_stuck(sequence, scripted([10, FILL, 11]), recording)
+        assert sequence.state is SequenceState.WAITING
+        heard.append(recording.yielded)
+    assert heard == [[10, 11], [10], [10]]
+    with pytest.raises(InvalidRequest, match="4 tokens are spoken; a reading until 4 would add none"):
+        sequence.read((3, 4), until=4)
+
+
 def test_a_limit_by_text_counts_from_what_was_spoken_before_it() -> None:
     assert StopRule().max_length(3, num_spoken=40) == 100
     assert StopRule(max_tokens=70).max_length(3, num_spoken=40) == 70

@@ -1,8 +1,10 @@
 """The backend over either package: growing text, refusals, silence, death and the end. Its promises: tests/contract."""
 
 import threading
+from collections.abc import Sequence
 
 import pytest
+import torch
 
 from tests.unit.engine.backends.legged.support import (
     CONFIG,
@@ -10,6 +12,7 @@ from tests.unit.engine.backends.legged.support import (
     PACKAGES,
     PROMPT,
     TEXT,
+    VOCABULARY,
     Endless,
     Package,
     SmallModel,
@@ -54,6 +57,27 @@ def test_a_reading_finds_its_prefix_again(package: Package) -> None:
         begun = 1 + len(PROMPT.text_ids) + 2
         again = 1 + len(PROMPT.text_ids) + len(TEXT) + 1 + len(PROMPT.speech_ids) + 10
         assert begun + again - 2 <= made.backend.counters["llm_cached_tokens"] <= begun + again
+
+
+class FillIsNext(Endless):
+    """An id that ends speech, of which the package is not told."""
+
+    def __call__(self, ids: Sequence[int]) -> torch.Tensor:
+        logits = super().__call__(ids).clone()
+        if len(ids) == 1 + len(PROMPT.text_ids) + 2 + 1 + len(PROMPT.speech_ids) + 3:
+            logits[VOCABULARY.first_speech_id + CONFIG.fill_id] = 100.0
+        return logits
+
+
+def test_a_reading_that_the_model_ends_pauses_at_once_and_its_leg_goes_no_further(package: Package) -> None:
+    with package.running(package.behaviour(FillIsNext())) as made:
+        made.backend.add(request(is_growing=True, max_tokens=60))
+        made.backend.read(0, TEXT[:2], until=50)
+        found = outputs(made)
+        assert (len(tokens(found)), found[-1].is_paused, found[-1].is_spent) == (3, True, True)
+        made.backend.read(0, TEXT, until=10)
+        found = outputs(made)
+        assert (len(tokens(found)), found[-1].is_paused, found[-1].is_spent) == (7, True, False)
 
 
 def test_a_refused_sequence_fails_alone_and_so_do_text_rows_that_the_checkpoint_lacks(package: Package) -> None:

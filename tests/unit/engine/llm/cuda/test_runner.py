@@ -81,7 +81,10 @@ def test_a_text_that_grows_is_spoken_as_on_a_cpu(max_in_flight: int) -> None:
 
 @pytest.mark.parametrize("is_penalised", [False, True])
 def test_a_reading_that_the_model_ends_is_gone_on_with_as_on_a_cpu(is_penalised: bool) -> None:
-    """Steps that were launched ahead of its end leave nothing behind: neither draws nor what was fed."""
+    """Steps that were launched ahead of its end leave nothing: neither draws nor what was fed. The last tells of it.
+
+    Told sooner, it would be read again before it can go on, and nothing would say when it can.
+    """
     config = replace(CONFIG, head_bias=HeadBias.USED)
     bias = torch.zeros(config.num_speech_rows)
     bias[config.eos_id] = 6.0
@@ -97,8 +100,10 @@ def test_a_reading_that_the_model_ends_is_gone_on_with_as_on_a_cpu(is_penalised:
         for number, until in enumerate((20, 24, 28, 32)):
             for each in (cpu, runner):
                 each.read(seed, (10, 11, *range(12, 13 + number)), until=until)
-            expected = drain(cpu)[seed]
-            assert drain_ahead(runner, depth=3)[seed] == expected
+            expected, found = drain(cpu)[seed], drain_ahead(runner, depth=3)[seed]
+            assert tokens(found) == tokens(expected)
+            assert (found[-1].is_paused, found[-1].is_spent) == (expected[-1].is_paused, expected[-1].is_spent)
+            assert not any(output.is_paused for output in found[:-1])
             num_spent += expected[-1].is_spent
     assert num_spent > 4
 
