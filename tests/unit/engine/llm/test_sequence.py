@@ -158,7 +158,7 @@ def test_what_is_not_heard_counts_against_the_length() -> None:
 
 
 def test_what_is_not_heard_does_not_count_towards_a_pause() -> None:
-    """Who asks for so many speech tokens counts what it has heard."""
+    """So many speech tokens are asked for as the flow needs, and it never gets these."""
     sequence = Growing(replace(CONFIG, stop=EOS_ALONE), LlmPrompt(INSTRUCTION))
     heard = []
     for until in (3, 4, 5):
