@@ -1,7 +1,7 @@
 """An LLM that says so many speech tokens a text token, pseudo-random by seed and place, silent runs among them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -119,9 +119,8 @@ class HollowRunner(LlmRunner):
 
     def _can_launch(self, live: Live) -> bool:
         sequence = _of(live)
-        if live.num_in_flight == MAX_STEPS_OF_ONE or (sequence.num_to_feed and live.num_in_flight):
-            return False
-        if sequence.is_spent:
+        is_full = live.num_in_flight == MAX_STEPS_OF_ONE or (sequence.num_to_feed and live.num_in_flight)
+        if is_full or sequence.is_spent:
             return False
         return sequence.is_text_complete or sequence.num_launched < self._num_sayable(sequence)
 
@@ -156,7 +155,9 @@ class HollowRunner(LlmRunner):
         for live in lives:
             live.num_in_flight -= 1
             if not live.is_gone:
-                output = self.advance(live.sequence_id, _of(live), is_last=not live.num_in_flight)
+                output = self.advance(live.sequence_id, _of(live))
+                if output is not None and output.is_spent and live.num_in_flight:
+                    output = replace(output, is_paused=False, is_spent=False)  # the last step on its way tells it
                 if output is not None:
                     outputs.append(output)
         return outputs
@@ -171,8 +172,8 @@ class HollowRunner(LlmRunner):
         sequence = self._named(sequence_id)
         return () if sequence is None else sequence.give()
 
-    def advance(self, sequence_id: int, sequence: _Sequence, *, is_last: bool = True) -> SequenceOutput | None:
-        """By one token, or to its end. `is_last`: no further step of it is on its way."""
+    def advance(self, sequence_id: int, sequence: _Sequence) -> SequenceOutput | None:
+        """By one token, or to its end."""
         is_truncated = sequence.num_tokens == sequence.max_tokens
         if is_truncated or (sequence.is_text_complete and sequence.num_tokens >= self._num_said(sequence)):
             self.abort(sequence_id)
@@ -180,7 +181,7 @@ class HollowRunner(LlmRunner):
         is_growing = sequence.is_growing and not sequence.is_text_complete
         if is_growing and (sequence.is_spent or sequence.num_tokens >= self._num_said(sequence)):
             sequence.is_spent, sequence.num_launched = True, sequence.num_tokens
-            return SequenceOutput(sequence_id, sequence.give(), is_paused=True, is_spent=True) if is_last else None
+            return SequenceOutput(sequence_id, sequence.give(), is_paused=True, is_spent=True)
         sequence.num_tokens += 1
         sequence.held.append(self._token(sequence))
         is_paused = sequence.num_tokens == sequence.until
