@@ -217,6 +217,7 @@ class LlmRunner(ABC):
         is_final = is_truncated or sequence.state is SequenceState.FINISHED
         if is_final or error:
             self.abort(live.sequence_id)
-        is_paused = isinstance(sequence, Growing) and sequence.state is SequenceState.WAITING
-        is_spent = isinstance(sequence, Growing) and sequence.is_spent
+        is_paused = is_spent = False
+        if isinstance(sequence, Growing):
+            is_paused, is_spent = sequence.state is SequenceState.WAITING, sequence.is_spent
         return SequenceOutput(live.sequence_id, emitted, is_final, is_truncated, error, is_paused, is_spent)

@@ -9,7 +9,7 @@ lines), so nothing has to be cleared between the two, and steps of both may be o
 import triton
 import triton.language as tl
 
-from voicegate.engine.llm.cuda.sampling_kernel import draw_of_nucleus, end_kept, keep_candidates
+from voicegate.engine.llm.cuda.sampling_kernel import draw_of_nucleus, end_kept, is_end, keep_candidates
 
 
 @triton.jit
@@ -31,7 +31,7 @@ def note_fed(
     if table_row < 0:
         speech_id = tl.load(last_token_ptr + slot)
         # Fed by a step ahead, which did not know that the reading was over.
-        speech_id = tl.where((speech_id >= FIRST_END) & (speech_id < ENDS_STOP), -1, speech_id)
+        speech_id = tl.where(is_end(speech_id, FIRST_END, ENDS_STOP), -1, speech_id)
     if speech_id >= 0:
         tl.store(fed_by_ptr + slot * FED_STRIDE + speech_id, number)
 

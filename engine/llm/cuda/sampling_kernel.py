@@ -85,10 +85,15 @@ def draw_of_nucleus(
 
 
 @triton.jit
+def is_end(token, FIRST_END: tl.constexpr, ENDS_STOP: tl.constexpr):
+    """Whether it ends speech: `engine.llm.feed.ends_speech`."""
+    return (token >= FIRST_END) & (token < ENDS_STOP)
+
+
+@triton.jit
 def end_kept(token, last, flags, GOES_ON: tl.constexpr, FIRST_END: tl.constexpr, ENDS_STOP: tl.constexpr):
     """The end that the slot drew last, if this sample goes on behind it: a step ahead did not know. Else `token`."""
-    is_over = (last >= FIRST_END) & (last < ENDS_STOP) & ((flags & GOES_ON) != 0)
-    return tl.where(is_over, last, token)
+    return tl.where(is_end(last, FIRST_END, ENDS_STOP) & ((flags & GOES_ON) != 0), last, token)
 
 
 @triton.jit
@@ -167,9 +172,9 @@ def sample(
         token = tl.minimum(tl.sum((cumulative < target).to(tl.int32), 0), NUM_IDS - 1)
 
     token = end_kept(token, tl.load(last_token_ptr + slot), flags, GOES_ON, FIRST_END, ENDS_STOP)
-    is_end = (token >= FIRST_END) & (token < ENDS_STOP) & ((flags & COUNTS_AS_FILL) == 0)  # it is not remembered
+    is_forgotten = is_end(token, FIRST_END, ENDS_STOP) & ((flags & COUNTS_AS_FILL) == 0)
     is_special = (token >= SPEECH_TOKEN_SIZE) & ((flags & COUNTS_AS_FILL) != 0)
     decoded = tl.where(is_special | ((flags & IS_FORCED_FILL) != 0), FILL_ID, token)
-    tl.store(ring_ptrs, tl.where((ring == ring_place) & (is_end == 0), decoded, history))
+    tl.store(ring_ptrs, tl.where((ring == ring_place) & (is_forgotten == 0), decoded, history))
     tl.store(last_token_ptr + slot, token)
     tl.store(tokens_ptr + index, token)

@@ -8,7 +8,7 @@
 # that is gone on with must be guided: the shipped one is no teacher (README). UNTIL (seconds since 1970) ends all in place of MINUTES.
 # VOCODER=no leaves the vocoder as it is.
 # Once a minute WORK/pieces has the states anew in files of 15 MB, and the logs: fetch them, a lent machine may go at any
-# moment. SIGTERM saves and packs what there is. For a trial on a CPU: CARDS=4 STAGE_OPTIONS="--batch-share 0.01 --max-steps 3".
+# moment. SIGTERM saves and packs what there is. For a trial on a CPU: CARDS=3 STAGE_OPTIONS="--batch-share 0.01 --max-steps 3".
 set -eu
 texts=$(realpath "$1") kokoro=$(realpath -m "$2")
 mkdir -p "$3/corpus" "$3/state"
